@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# How a layer and its tests are declared. A layer is one folder, one static library, and the unit tests beside the code.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(verbena_options INTERFACE)
+target_include_directories(verbena_options INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
+target_compile_options(verbena_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wimplicit-fallthrough -Werror)
+if(VERBENA_SANITIZE)
+  target_compile_options(verbena_options INTERFACE
+    -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(verbena_options INTERFACE -fsanitize=${VERBENA_SANITIZE})
+endif()
+if(VERBENA_BUILD_FUZZERS)
+  # Coverage for libFuzzer in the code itself; the sanitizer's runtime brings the symbols it calls.
+  target_compile_options(verbena_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+find_package(Threads REQUIRED)
+
+# verbena_layer(NAME DEPENDS libs... [LINK libs...])
+# Library verbena_NAME from every *.cc of this folder that is not a test; test program NAME_test from every *_test.cc.
+function(verbena_layer name)
+  cmake_parse_arguments(arg "" "" "DEPENDS;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  list(REMOVE_ITEM sources ${tests})
+  list(TRANSFORM arg_DEPENDS PREPEND verbena_)
+  if(sources)
+    add_library(verbena_${name} STATIC ${sources})
+    target_link_libraries(verbena_${name} PUBLIC verbena_options ${arg_DEPENDS} ${arg_LINK})
+    set_target_properties(verbena_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  else()
+    add_library(verbena_${name} INTERFACE)
+    target_link_libraries(verbena_${name} INTERFACE verbena_options ${arg_DEPENDS} ${arg_LINK})
+  endif()
+  if(VERBENA_BUILD_TESTS AND tests)
+    verbena_test(${name}_test SOURCES ${tests} LINK verbena_${name})
+  endif()
+endfunction()
+
+# verbena_test(NAME SOURCES files... LINK libs... [LABELS labels...]): one gtest program, one ctest entry.
+function(verbena_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE
+    ${arg_LINK} verbena_options GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be said of a device, how to open one, and what it counted: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "verbena/base/gid.h"
+
+namespace verbena {
+
+// One device as listed or opened. Sizes are the largest the device accepts.
+struct DeviceInfo {
+  std::string name{};               // unique on this machine: "soft-lo", "soft-eth0", "mlx5_0"
+  std::string provider{};           // "soft": Verbena's own software device
+  Gid address{};                    // GID 0; zero when the device takes one only when it is opened
+  std::string interface_name{};     // network interface below, "lo"
+  std::uint32_t interface_mtu = 0;  // bytes, IP header included
+  std::uint32_t active_mtu = 0;     // largest path MTU: payload bytes per packet
+  std::uint32_t max_queue_pairs = 0;
+  std::uint32_t max_completion_queues = 0;
+  std::uint32_t max_completion_entries = 0;  // per completion queue
+  std::uint32_t max_requests = 0;            // per work queue
+  std::uint32_t max_segments = 0;            // per request
+  std::uint32_t max_inline_bytes = 0;
+  std::uint32_t max_memory_regions = 0;
+  std::uint8_t max_rd_atomic = 0;  // READ and atomics outstanding per queue pair, in each direction
+  bool port_active = false;
+  bool usable = false;   // open() would succeed as far as can be seen without trying
+  std::string reason{};  // why it is usable, or what is in the way
+};
+
+// How to open a device. The defaults suit every program that has no special wish.
+struct OpenOptions {
+  std::string device{};     // name or IP address; empty: the best one there is, see Device::open()
+  std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture
+  std::uint32_t receive_buffer_bytes = 0;  // of the sockets below; 0: as much as one gets
+  bool service_thread = true;              // lets peers read and write while this process computes or sleeps
+};
+
+// One number the device counted. Names as in the kernel's hw_counters where it has one.
+struct NamedCounter {
+  std::string name{};
+  std::uint64_t value = 0;
+};
+
+}  // namespace verbena
