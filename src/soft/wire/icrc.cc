@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/wire/icrc.h"
+
+#include <isa-l/crc.h>
+
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/byte_order.h"
+#include "soft/wire/opcode.h"
+
+namespace verbena::wire {
+namespace {
+
+// The sum after the eight bytes of ones that stand for the masked LRH.
+constexpr std::uint32_t kAfterLrh = ~0xdebb20e3u;
+
+constexpr std::size_t kIpv4Bytes = 20;
+constexpr std::size_t kIpv6Bytes = 40;
+constexpr std::size_t kUdpBytes = 8;
+// Of an IPv4 datagram, what follows the identification up to the UDP payload.
+constexpr std::size_t kBytesAfterIdentification = kIpv4Bytes - 6 + kUdpBytes;
+
+bool has_avx() {
+#if defined(__x86_64__)
+  static const bool yes = __builtin_cpu_supports("avx") != 0;
+  return yes;
+#else
+  return false;
+#endif
+}
+
+// ISA-L returns with the upper halves of the vector registers in use, which slows every SSE instruction that
+// follows.
+void leave_vector_code() {
+#if defined(__x86_64__)
+  if (has_avx()) {
+    asm volatile("vzeroupper" ::
+                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                       "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+  }
+#endif
+}
+
+std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count) {
+  const std::uint32_t next = crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes), count);
+  leave_vector_code();
+  return next;
+}
+
+// Both emitters write the header with every field that may change on the way set to ones.
+std::size_t emit_masked_ipv4(const Path& path, std::uint16_t identification, std::size_t udp_bytes,
+                             bool dont_fragment, std::byte* to) {
+  store_be16(to, 0x45ff);
+  store_be16(to + 2, static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
+  store_be16(to + 4, identification);
+  store_be16(to + 6, dont_fragment ? 0x4000 : 0);
+  store_be16(to + 8, 0xff11);
+  store_be16(to + 10, 0xffff);
+  std::memcpy(to + 12, path.source.bytes.data() + 12, 4);
+  std::memcpy(to + 16, path.destination.bytes.data() + 12, 4);
+  return kIpv4Bytes;
+}
+
+std::size_t emit_masked_ipv6(const Path& path, std::size_t udp_bytes, std::byte* to) {
+  store_be32(to, 0x6fffffff);
+  store_be16(to + 4, static_cast<std::uint16_t>(udp_bytes));
+  store_be16(to + 6, 0x11ff);
+  std::memcpy(to + 8, path.source.bytes.data(), 16);
+  std::memcpy(to + 24, path.destination.bytes.data(), 16);
+  return kIpv6Bytes;
+}
+
+static_assert(kMaxHeaderBytes <= kMaxIcrcPrefix);
+
+}  // namespace
+
+std::uint32_t icrc_begin(const Path& path, std::uint16_t identification, std::size_t datagram_bytes,
+                         std::span<const std::byte> headers, bool dont_fragment) {
+  VERBENA_ASSERT(headers.size() >= kBthBytes && headers.size() <= kMaxIcrcPrefix);
+  std::array<std::byte, kIpv6Bytes + kUdpBytes + kMaxIcrcPrefix> buffer;
+  const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
+  std::byte* at = buffer.data();
+  at += path.is_ipv4() ? emit_masked_ipv4(path, identification, udp_bytes, dont_fragment, at)
+                       : emit_masked_ipv6(path, udp_bytes, at);
+  store_be16(at, path.source_port);
+  store_be16(at + 2, path.destination_port);
+  store_be16(at + 4, static_cast<std::uint16_t>(udp_bytes));
+  store_be16(at + 6, 0xffff);
+  at += kUdpBytes;
+  std::memcpy(at, headers.data(), headers.size());
+  store_u8(at + 4, 0xff);  // FECN, BECN and six reserved bits
+  at += headers.size();
+  return crc32(kAfterLrh, buffer.data(), static_cast<std::size_t>(at - buffer.data()));
+}
+
+std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return bytes.empty() ? crc : crc32(crc, bytes.data(), bytes.size());
+}
+
+std::uint32_t icrc_extend_copy(std::uint32_t crc, std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return crc;
+  std::memcpy(to, from.data(), from.size());
+  return crc32(crc, to, from.size());
+}
+
+// A large datagram is cut behind the BTH: ISA-L is fastest on the rest when that is no shorter than the path
+// MTU.
+std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
+                      bool dont_fragment) {
+  const std::size_t prefix = covered.size() <= kMaxIcrcPrefix ? covered.size() : kBthBytes;
+  const std::size_t bytes = covered.size() + kIcrcBytes;
+  const std::uint32_t begun = icrc_begin(path, identification, bytes, covered.first(prefix), dont_fragment);
+  return icrc_extend(begun, covered.subspan(prefix));
+}
+
+void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
+std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_be32(from)); }
+
+// The sum is linear: with identification x it differs from the sum with 0 by the exclusive or of what each
+// set bit of x adds, and that depends on nothing but the number of bytes that follow. Sixteen neighbouring
+// bits are a burst shorter than the CRC, so no two identifications add the same and the solution is the only
+// one.
+struct IcrcVerifier::Basis {
+  struct Row {
+    std::uint32_t sum = 0;
+    std::uint32_t pivot = 0;  // one bit, set in this row's sum and in no other row's
+    std::uint16_t identification = 0;
+  };
+  std::array<Row, 16> rows;
+
+  explicit Basis(std::size_t bytes_after) {
+    for (std::size_t bit = 0; bit < rows.size(); ++bit) add_row(bit, bytes_after);
+  }
+
+  // False when no identification explains the difference.
+  bool solve(std::uint32_t difference, std::uint16_t& identification) const {
+    std::uint16_t solution = 0;
+    std::uint32_t rest = difference;
+    for (const Row& row : rows) {
+      if ((difference & row.pivot) == 0) continue;
+      rest ^= row.sum;
+      solution = static_cast<std::uint16_t>(solution ^ row.identification);
+    }
+    identification = solution;
+    return rest == 0;
+  }
+
+ private:
+  void add_row(std::size_t bit, std::size_t bytes_after) {
+    Row row;
+    row.identification = static_cast<std::uint16_t>(1u << bit);
+    row.sum = sum_of(row.identification, bytes_after);
+    for (const Row& other : rows)
+      if ((row.sum & other.pivot) != 0) reduce(row, other);
+    VERBENA_ASSERT(row.sum != 0);
+    row.pivot = row.sum & (0 - row.sum);
+    for (Row& other : rows)
+      if ((other.sum & row.pivot) != 0) reduce(other, row);
+    rows[bit] = row;
+  }
+
+  static void reduce(Row& row, const Row& by) {
+    row.sum ^= by.sum;
+    row.identification = static_cast<std::uint16_t>(row.identification ^ by.identification);
+  }
+
+  // The CRC register after the identification and `bytes_after` zeros, started at zero and not complemented.
+  static std::uint32_t sum_of(std::uint16_t identification, std::size_t bytes_after) {
+    std::array<std::byte, 2 + kBytesAfterIdentification + 4096 + 128> bytes{};
+    store_be16(bytes.data(), identification);
+    return ~crc32(0xffffffffu, bytes.data(), 2 + bytes_after);
+  }
+};
+
+IcrcVerifier::IcrcVerifier() = default;
+IcrcVerifier::~IcrcVerifier() = default;
+IcrcVerifier::IcrcVerifier(IcrcVerifier&&) noexcept = default;
+IcrcVerifier& IcrcVerifier::operator=(IcrcVerifier&&) noexcept = default;
+
+IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> identification,
+                                std::span<const std::byte> datagram, std::uint16_t* found,
+                                bool dont_fragment) {
+  if (datagram.size() < kBthBytes + kIcrcBytes) return IcrcVerdict::Bad;
+  const std::size_t covered = datagram.size() - kIcrcBytes;
+  const bool must_solve = path.is_ipv4() && !identification;
+  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(0) : std::uint16_t{0};
+  const std::uint32_t sum = icrc_of(path, assumed, datagram.first(covered), dont_fragment);
+  const std::uint32_t difference = sum ^ load_icrc(datagram.data() + covered);
+  if (found != nullptr) *found = assumed;
+  if (difference == 0) return IcrcVerdict::Exact;
+  if (!must_solve || datagram.size() >= by_length_.size()) return IcrcVerdict::Bad;
+
+  std::unique_ptr<Basis>& basis = by_length_[datagram.size()];
+  if (!basis) basis = std::make_unique<Basis>(kBytesAfterIdentification + covered);
+  std::uint16_t solution = 0;
+  if (!basis->solve(difference, solution)) return IcrcVerdict::Bad;
+  if (found != nullptr) *found = solution;
+  return IcrcVerdict::Solved;
+}
+
+}  // namespace verbena::wire

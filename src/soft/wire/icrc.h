@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The invariant CRC (format reference 3): CRC-32 over masked IP, UDP and BTH headers and all that follows,
+// through ISA-L.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "soft/wire/path.h"
+
+namespace verbena::wire {
+
+// As much of a datagram as icrc_begin() takes: a small packet needs one call and no icrc_extend().
+inline constexpr std::size_t kMaxIcrcPrefix = 128;
+
+// CRC over the masked pseudo header and `headers`: BTH and extended headers as emitted, at least the BTH, at
+// most kMaxIcrcPrefix bytes; payload may follow. datagram_bytes is the whole UDP payload with ICRC.
+// `identification` and `dont_fragment` count on IPv4 only.
+std::uint32_t icrc_begin(const Path& path, std::uint16_t identification, std::size_t datagram_bytes,
+                         std::span<const std::byte> headers, bool dont_fragment = true);
+// Continues over more bytes.
+std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes);
+// Copies bytes and continues over the copy, so that what was summed is what is sent.
+std::uint32_t icrc_extend_copy(std::uint32_t crc, std::byte* to, std::span<const std::byte> from);
+// The sum over a datagram that lies in one piece; `covered` is the UDP payload without its ICRC, at least a
+// BTH.
+std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
+                      bool dont_fragment = true);
+// Least significant byte first.
+void store_icrc(std::byte* to, std::uint32_t crc);
+std::uint32_t load_icrc(const std::byte* from);
+
+// How a received ICRC was found right.
+enum class IcrcVerdict : std::uint8_t {
+  Bad,
+  Exact,   // all 32 bits checked: IPv6, known identification, or identification 0
+  Solved,  // IPv4 with an identification we cannot see: one of the 65,536 explains the sum, 16 bits checked
+};
+
+// Checks received datagrams. Holds one small table per datagram length seen; one object per device, one
+// thread at a time.
+class IcrcVerifier {
+ public:
+  IcrcVerifier();
+  ~IcrcVerifier();
+  IcrcVerifier(IcrcVerifier&&) noexcept;
+  IcrcVerifier& operator=(IcrcVerifier&&) noexcept;
+
+  // `identification` when the receive path shows it (raw socket, simulator, capture); otherwise nullopt:
+  // solved for. *found receives the identification that explains the sum (0 on IPv6); `found` may be null. A
+  // datagram shorter than BTH and ICRC is Bad, and so is one longer than any packet of the largest path MTU
+  // whose identification must be solved for.
+  IcrcVerdict check(const Path& path, std::optional<std::uint16_t> identification,
+                    std::span<const std::byte> datagram, std::uint16_t* found, bool dont_fragment = true);
+
+ private:
+  struct Basis;  // what each identification bit adds to the sum, in echelon form, for one length
+  std::array<std::unique_ptr<Basis>, 4096 + 128> by_length_;
+};
+
+}  // namespace verbena::wire
