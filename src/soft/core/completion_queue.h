@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A completion queue: a ring that the device fills and application threads empty, with one short lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/spin_lock.h"
+#include "soft/core/events.h"
+
+namespace verbena::core {
+
+class CompletionQueue {
+ public:
+  // Holds at least `capacity` completions.
+  CompletionQueue(CqId id, std::uint32_t capacity);
+
+  CqId id() const { return id_; }
+  std::uint32_t capacity() const { return capacity_; }
+
+  // Overrun: the queue is full, the completion is lost and the queue is broken from now on; said
+  // once, then Lost. Notify: stored, and an armed event is due.
+  enum class Pushed : std::uint8_t { Stored, Notify, Overrun, Lost };
+  // Device side.
+  Pushed push(const Completion& completion, bool solicited);
+  // Removes the completions of one queue pair. Device side.
+  void remove(Qpn qpn);
+
+  // Any thread. Completions in the order the device made them; returns how many.
+  std::size_t poll(std::span<Completion> out);
+  // Any thread. The next completion (or the next solicited or failed one) raises one event.
+  void arm(bool solicited_only);
+  // Any thread, a hint without the lock.
+  bool looks_empty() const {
+    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
+  }
+
+  // Queue pairs that refer to this queue.
+  std::uint32_t users = 0;
+
+ private:
+  enum class Armed : std::uint8_t { No, Solicited, Next };
+
+  const CqId id_;
+  const std::uint32_t capacity_;
+  std::vector<Completion> ring_;
+  std::atomic<std::uint32_t> head_{0};  // next to write, free running
+  std::atomic<std::uint32_t> tail_{0};  // next to read
+  SpinLock lock_;
+  Armed armed_ = Armed::No;
+  bool overrun_ = false;
+};
+
+}  // namespace verbena::core

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/core/dma.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/assert.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define VERBENA_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VERBENA_TSAN 1
+#endif
+#endif
+
+namespace verbena::core {
+
+namespace {
+
+// Remote access races with the application by design, as a NIC's does. Under ThreadSanitizer the bytes move
+// by relaxed atomics, so that the application's own races still show and the device's do not.
+#ifdef VERBENA_TSAN
+void copy_in(std::byte* to, const std::byte* from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) std::atomic_ref(to[i]).store(from[i], std::memory_order_relaxed);
+}
+void copy_out(std::byte* to, const std::byte* from, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i)
+    to[i] = std::atomic_ref(const_cast<std::byte&>(from[i])).load(std::memory_order_relaxed);
+}
+#else
+void copy_in(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); }
+void copy_out(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy(to, from, n); }
+#endif
+
+bool is_aligned8(const std::byte* p) { return (reinterpret_cast<std::uintptr_t>(p) & 7) == 0; }
+
+}  // namespace
+
+void dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
+  const std::size_t n = from.size();
+  if (n == 0) return;
+  if (!publish) return copy_in(to, from.data(), n);
+  if (n >= 8 && is_aligned8(to + n)) {
+    copy_in(to, from.data(), n - 8);
+    std::uint64_t word;
+    std::memcpy(&word, from.data() + n - 8, 8);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + n - 8)).store(word, std::memory_order_release);
+    return;
+  }
+  copy_in(to, from.data(), n - 1);
+  std::atomic_ref(to[n - 1]).store(from[n - 1], std::memory_order_release);
+}
+
+void dma_read(std::byte* to, std::span<const std::byte> from) {
+  if (!from.empty()) copy_out(to, from.data(), from.size());
+}
+
+std::uint64_t dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap) {
+  VERBENA_ASSERT(is_aligned8(at));
+  std::uint64_t expected = compare;
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).compare_exchange_strong(expected, swap);
+  return expected;
+}
+
+std::uint64_t dma_fetch_add(std::byte* at, std::uint64_t add) {
+  VERBENA_ASSERT(is_aligned8(at));
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(add);
+}
+
+}  // namespace verbena::core

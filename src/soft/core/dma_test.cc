@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/core/dma.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace verbena::core {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t n, unsigned seed) {
+  std::vector<std::byte> bytes(n);
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(seed + i * 7);
+  return bytes;
+}
+
+TEST(Dma, writes_exactly_the_range_at_every_alignment_and_length) {
+  alignas(8) std::array<std::byte, 64> memory;
+  for (const bool publish : {false, true})
+    for (std::size_t offset = 8; offset < 24; ++offset)
+      for (std::size_t n = 0; n <= 32; ++n) {
+        memory.fill(std::byte{0xee});
+        const auto bytes = pattern(n, 1);
+        dma_write(memory.data() + offset, bytes, publish);
+        for (std::size_t i = 0; i < memory.size(); ++i) {
+          const bool inside = i >= offset && i - offset < n;
+          ASSERT_EQ(memory[i], inside ? bytes[i - offset] : std::byte{0xee})
+              << offset << " " << n << " " << i;
+        }
+      }
+}
+
+TEST(Dma, reads_exactly_the_range) {
+  const auto bytes = pattern(100, 3);
+  std::vector<std::byte> copy(102, std::byte{0xee});
+  dma_read(copy.data() + 1, bytes);
+  EXPECT_EQ(std::memcmp(copy.data() + 1, bytes.data(), 100), 0);
+  EXPECT_EQ(copy.front(), std::byte{0xee});
+  EXPECT_EQ(copy.back(), std::byte{0xee});
+  dma_read(nullptr, {});
+}
+
+// Writes ever new messages whose bytes are all alike; a reader that sees the tail must see the rest (O-4).
+void tail_promise(std::size_t size, std::size_t tail) {
+  alignas(8) static std::array<std::byte, 256> memory;
+  memory.fill(std::byte{0});
+  constexpr int kRounds = 3000;
+  std::atomic<int> go{0};
+  std::thread device([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      while (go.load(std::memory_order_acquire) != round) std::this_thread::yield();
+      const std::vector<std::byte> message(size, static_cast<std::byte>(round % 250 + 1));
+      dma_write(memory.data(), message, true);
+    }
+  });
+  const std::size_t word_at = size - tail;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto value = static_cast<std::uint8_t>(round % 250 + 1);
+    go.store(round, std::memory_order_release);
+    if (tail == 8) {
+      auto& word = *reinterpret_cast<std::uint64_t*>(memory.data() + word_at);
+      while (std::atomic_ref(word).load(std::memory_order_acquire) != 0x0101010101010101u * value)
+        std::this_thread::yield();
+    } else {
+      while (std::atomic_ref(memory[word_at]).load(std::memory_order_acquire) != std::byte{value})
+        std::this_thread::yield();
+    }
+    for (std::size_t i = 0; i < word_at; ++i) ASSERT_EQ(memory[i], std::byte{value}) << round << " " << i;
+  }
+  device.join();
+}
+
+TEST(Dma, o4_who_sees_the_final_word_sees_everything_before_it) { tail_promise(64, 8); }
+TEST(Dma, o4_who_sees_the_final_byte_of_an_odd_range_sees_everything_before_it) { tail_promise(61, 1); }
+
+// The final word is stored whole: two messages with different words never mix.
+TEST(Dma, o4_the_final_aligned_word_is_never_torn) {
+  alignas(8) static std::array<std::byte, 24> memory;
+  memory.fill(std::byte{0});
+  std::atomic<bool> done{false};
+  std::thread device([&] {
+    for (int i = 0; i < 100000; ++i) {
+      const std::vector<std::byte> message(24, i % 2 == 0 ? std::byte{0} : std::byte{0xff});
+      dma_write(memory.data(), message, true);
+    }
+    done = true;
+  });
+  while (!done) {
+    const std::uint64_t seen = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.data() + 16))
+                                   .load(std::memory_order_acquire);
+    ASSERT_TRUE(seen == 0 || seen == ~std::uint64_t{0}) << seen;
+  }
+  device.join();
+}
+
+TEST(Dma, compare_swap_gives_the_old_value_and_swaps_only_on_a_match) {
+  alignas(8) std::uint64_t word = 5;
+  auto* const at = reinterpret_cast<std::byte*>(&word);
+  EXPECT_EQ(dma_compare_swap(at, 4, 9), 5u);
+  EXPECT_EQ(word, 5u);
+  EXPECT_EQ(dma_compare_swap(at, 5, 9), 5u);
+  EXPECT_EQ(word, 9u);
+}
+
+TEST(Dma, fetch_add_gives_the_old_value_and_wraps) {
+  alignas(8) std::uint64_t word = ~std::uint64_t{0};
+  auto* const at = reinterpret_cast<std::byte*>(&word);
+  EXPECT_EQ(dma_fetch_add(at, 3), ~std::uint64_t{0});
+  EXPECT_EQ(word, 2u);
+}
+
+TEST(Dma, r083_atomics_do_not_lose_updates_of_the_processor) {
+  alignas(8) static std::uint64_t word;
+  word = 0;
+  constexpr std::uint64_t kEach = 200000;
+  std::thread processor([] {
+    for (std::uint64_t i = 0; i < kEach; ++i) std::atomic_ref(word).fetch_add(1);
+  });
+  auto* const at = reinterpret_cast<std::byte*>(&word);
+  for (std::uint64_t i = 0; i < kEach; ++i) {
+    if (i % 2 == 0) {
+      dma_fetch_add(at, 1);
+      continue;
+    }
+    std::uint64_t expected = std::atomic_ref(word).load();
+    for (std::uint64_t seen = dma_compare_swap(at, expected, expected + 1); seen != expected;
+         seen = dma_compare_swap(at, expected, expected + 1))
+      expected = seen;
+  }
+  processor.join();
+  EXPECT_EQ(word, 2 * kEach);
+}
+
+}  // namespace
+}  // namespace verbena::core

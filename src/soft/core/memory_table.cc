@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/core/memory_table.h"
+
+#include "soft/core/planted.h"
+
+namespace verbena::core {
+
+namespace {
+constexpr std::size_t kQuarantinedKeys = std::size_t{2} << 20;  // two keys per region
+}
+
+Key MemoryTable::fresh_key(const Table& table) {
+  for (;;) {
+    const Key key{random_.next_u32()};
+    if (key.value() != 0 && !table.contains(key.value()) && !quarantine_.contains(key.value())) return key;
+  }
+}
+
+Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint64_t length,
+                                                  std::uint64_t iova, Access access) {
+  if (base == nullptr || length == 0)
+    return Error{ErrorCode::InvalidArgument, "register memory: the range is empty"};
+  if (iova + length - 1 < iova ||
+      reinterpret_cast<std::uint64_t>(base) + length - 1 < reinterpret_cast<std::uint64_t>(base))
+    return Error{ErrorCode::InvalidArgument, "register memory: address + length wraps past 2^64"};
+  const bool remote_changes = (access & (Access::RemoteWrite | Access::RemoteAtomic)) != Access::None;
+  if (remote_changes && !includes(access, Access::LocalWrite))
+    return Error{ErrorCode::InvalidArgument,
+                 "register memory: remote write or atomic access needs local write too"};
+  if (!includes(Access::All, access))
+    return Error{ErrorCode::InvalidArgument, "register memory: unknown access bits"};
+  if (by_lkey_.size() >= max_regions_)
+    return Error{ErrorCode::ResourceExhausted, "register memory: the device's limit of " +
+                                                   std::to_string(max_regions_) + " regions is reached"};
+  MemoryRegion region{fresh_key(by_lkey_),          fresh_key(by_rkey_), pd, access, iova, length,
+                      static_cast<std::byte*>(base)};
+  by_lkey_.emplace(region.lkey.value(), region);
+  by_rkey_.emplace(region.rkey.value(), region);
+  return region;
+}
+
+Result<void> MemoryTable::deregister(Key lkey) {
+  const auto found = by_lkey_.find(lkey.value());
+  if (found == by_lkey_.end())
+    return Error{ErrorCode::NotFound,
+                 "deregister memory: no region has L_Key " + std::to_string(lkey.value())};
+  for (const Key key : {found->second.lkey, found->second.rkey}) {
+    quarantine_[key.value()] = 1;
+    quarantine_order_.push_back(key);
+  }
+  while (quarantine_order_.size() > kQuarantinedKeys) {
+    quarantine_.erase(quarantine_order_.front().value());
+    quarantine_order_.pop_front();
+  }
+  if (!planted(PlantedBug::StaleKeyAccepted)) by_rkey_.erase(found->second.rkey.value());
+  by_lkey_.erase(found);
+  return {};
+}
+
+std::byte* MemoryTable::find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,
+                             Access wanted) {
+  const auto found = table.find(key.value());
+  if (found == table.end()) return nullptr;
+  const MemoryRegion& region = found->second;
+  if (region.pd != pd || !includes(region.access, wanted)) return nullptr;
+  std::uint64_t limit = region.length;
+  if (planted(PlantedBug::RangeCheckOffByOne)) ++limit;
+  // In subtract form: nothing here can wrap.
+  if (va < region.iova || va - region.iova > limit || length > limit - (va - region.iova)) return nullptr;
+  return region.base + (va - region.iova);
+}
+
+std::byte* MemoryTable::find_local(Key lkey, PdId pd, std::uint64_t va, std::uint64_t length,
+                                   Access wanted) const {
+  return find(by_lkey_, lkey, pd, va, length, wanted);
+}
+
+std::byte* MemoryTable::find_remote(Key rkey, PdId pd, std::uint64_t va, std::uint64_t length,
+                                    Access wanted) const {
+  return find(by_rkey_, rkey, pd, va, length, wanted);
+}
+
+const MemoryRegion* MemoryTable::region(Key lkey) const {
+  const auto found = by_lkey_.find(lkey.value());
+  return found == by_lkey_.end() ? nullptr : &found->second;
+}
+
+std::size_t MemoryTable::count_of(PdId pd) const {
+  std::size_t n = 0;
+  for (const auto& [key, region] : by_lkey_)
+    if (region.pd == pd) ++n;
+  return n;
+}
+
+}  // namespace verbena::core

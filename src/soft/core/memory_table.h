@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registered memory and its keys: the only way from a key and an address to bytes (R-060 … R-067).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+
+#include "base/random.h"
+#include "soft/core/events.h"
+#include "verbena/base/result.h"
+
+namespace verbena::core {
+
+// One registered region. Addresses in requests are [iova, iova + length); they stand for the bytes at `base`.
+struct MemoryRegion {
+  Key lkey;
+  Key rkey;
+  PdId pd;
+  Access access = Access::None;
+  std::uint64_t iova = 0;
+  std::uint64_t length = 0;
+  std::byte* base = nullptr;
+};
+
+class MemoryTable {
+ public:
+  explicit MemoryTable(RandomSource& random, std::uint32_t max_regions)
+      : random_(random), max_regions_(max_regions) {}
+
+  // Keys are random and do not come back for the next 2^20 deregistrations.
+  // Errors: InvalidArgument (range wraps; remote write or atomic without local write), ResourceExhausted.
+  Result<MemoryRegion> register_region(PdId pd, void* base, std::uint64_t length, std::uint64_t iova,
+                                       Access access);
+  // After return no byte of the region is touched. NotFound for a key that is not a live L_Key.
+  Result<void> deregister(Key lkey);
+
+  // The bytes [va, va + length) when `key` names a region of `pd` that covers them and grants `wanted`; else
+  // nullptr.
+  std::byte* find_local(Key lkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
+  std::byte* find_remote(Key rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
+
+  const MemoryRegion* region(Key lkey) const;
+  std::size_t size() const { return by_lkey_.size(); }
+  std::size_t count_of(PdId pd) const;
+
+ private:
+  using Table = std::unordered_map<std::uint32_t, MemoryRegion>;  // looked up only, never iterated for effect
+
+  Key fresh_key(const Table& table);
+  static std::byte* find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,
+                         Access wanted);
+
+  RandomSource& random_;
+  const std::uint32_t max_regions_;
+  Table by_lkey_;
+  Table by_rkey_;
+  std::unordered_map<std::uint32_t, std::uint8_t> quarantine_;
+  std::deque<Key> quarantine_order_;
+};
+
+}  // namespace verbena::core

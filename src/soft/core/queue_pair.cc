@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/core/queue_pair.h"
+
+#include <array>
+#include <utility>
+
+#include "base/assert.h"
+#include "soft/core/planted.h"
+
+namespace verbena::core {
+
+CompletionOpcode completion_opcode(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::RdmaWrite:
+    case SendOpcode::RdmaWriteWithImmediate:
+      return CompletionOpcode::RdmaWrite;
+    case SendOpcode::Send:
+    case SendOpcode::SendWithImmediate:
+      return CompletionOpcode::Send;
+    case SendOpcode::RdmaRead:
+      return CompletionOpcode::RdmaRead;
+    case SendOpcode::CompareAndSwap:
+      return CompletionOpcode::CompareAndSwap;
+    case SendOpcode::FetchAndAdd:
+      return CompletionOpcode::FetchAndAdd;
+  }
+  return CompletionOpcode::Send;
+}
+
+QueuePair::QueuePair(Qpn qpn, const QueuePairInit& init, EventQueue& events)
+    : qpn_(qpn),
+      init_(init),
+      events_(events),
+      send_queue_(init.capabilities),
+      receive_queue_(init.capabilities) {
+  ++init_.send_cq->users;
+  ++init_.receive_cq->users;
+}
+
+PostResult QueuePair::post_send(std::span<const SendRequest> requests) {
+  switch (state()) {
+    case QueuePairState::Reset:
+    case QueuePairState::Init:
+    case QueuePairState::Rtr:
+      return {PostStatus::WrongState, 0};
+    case QueuePairState::Rts:
+    case QueuePairState::Sqd:
+    case QueuePairState::Sqe:
+    case QueuePairState::Error:
+      break;
+  }
+  return send_queue_.post(requests);
+}
+
+PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  if (state() == QueuePairState::Reset) return {PostStatus::WrongState, 0};
+  return receive_queue_.post(requests);
+}
+
+Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask mask,
+                               const AttributeLimits& limits) {
+  const QueuePairState from = state();
+  const QueuePairState to = any(mask & AttributeMask::State) ? values.state : from;
+  if (auto checked = check_transition(init_.type, from, to, mask, values, limits); !checked) return checked;
+  if (to == QueuePairState::Error) {
+    if (from != QueuePairState::Reset)
+      enter_error(std::nullopt);
+    else
+      state_.store(to, std::memory_order_release);
+    attributes_.state = to;
+    return {};
+  }
+  apply(values, mask);
+  attributes_.state = to;
+  state_.store(to, std::memory_order_release);
+  if (to == QueuePairState::Reset) {
+    send_queue_.clear();
+    receive_queue_.clear();
+    open_receive = {};
+    attributes_ = {};
+    init_.send_cq->remove(qpn_);
+    init_.receive_cq->remove(qpn_);
+  }
+  return {};
+}
+
+void QueuePair::apply(const QueuePairAttributes& v, AttributeMask mask) {
+  using M = AttributeMask;
+  const auto has = [mask](M bit) { return any(mask & bit); };
+  QueuePairAttributes& a = attributes_;
+  if (has(M::SqDrainedEvent)) a.sq_drained_event = v.sq_drained_event;
+  if (has(M::Access)) a.access = v.access;
+  if (has(M::PkeyIndex)) a.pkey_index = v.pkey_index;
+  if (has(M::Port)) a.port = v.port;
+  if (has(M::Qkey)) a.qkey = v.qkey;
+  if (has(M::Address)) a.address = v.address;
+  if (has(M::PathMtu)) a.path_mtu = v.path_mtu;
+  if (has(M::Timeout)) a.timeout = v.timeout;
+  if (has(M::RetryCount)) a.retry_count = v.retry_count;
+  if (has(M::RnrRetry)) a.rnr_retry = v.rnr_retry;
+  if (has(M::RqPsn)) a.rq_psn = v.rq_psn;
+  if (has(M::MaxRdAtomic)) a.max_rd_atomic = v.max_rd_atomic;
+  if (has(M::MinRnrTimer)) a.min_rnr_timer = v.min_rnr_timer;
+  if (has(M::SqPsn)) a.sq_psn = v.sq_psn;
+  if (has(M::MaxDestRdAtomic)) a.max_dest_rd_atomic = v.max_dest_rd_atomic;
+  if (has(M::DestinationQpn)) a.destination = v.destination;
+}
+
+void QueuePair::push(CompletionQueue& cq, const Completion& completion, bool solicited) {
+  switch (cq.push(completion, solicited)) {
+    case CompletionQueue::Pushed::Stored:
+    case CompletionQueue::Pushed::Lost:
+      return;
+    case CompletionQueue::Pushed::Notify:
+      return events_.completion(cq.id());
+    case CompletionQueue::Pushed::Overrun:
+      return events_.overrun(cq.id());
+  }
+}
+
+void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte_count) {
+  VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
+  const SendWqe& wqe = send_queue_.at(send_queue_.retired());
+  const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
+  const bool failed = status != CompletionStatus::Success;
+  Completion completion;
+  completion.id = wqe.id;
+  completion.status = status;
+  completion.opcode = completion_opcode(wqe.opcode);
+  completion.byte_count = byte_count;
+  completion.qpn = qpn_;
+  send_queue_.retire_oldest();
+  if (wanted || (failed && !planted(PlantedBug::LoseUnsignaledError)))
+    push(*init_.send_cq, completion, false);
+}
+
+void QueuePair::complete_receive(const Completion& completion, bool solicited) {
+  open_receive = {};
+  push(*init_.receive_cq, completion, solicited);
+}
+
+void QueuePair::enter_error(std::optional<AsyncEventType> event) {
+  if (state() != QueuePairState::Error) {
+    attributes_.state = QueuePairState::Error;
+    state_.store(QueuePairState::Error, std::memory_order_release);
+    if (event) raise(*event);
+  }
+  flush();
+}
+
+void QueuePair::flush() {
+  flush_sends();
+  if (!planted(PlantedBug::SkipFlush)) flush_receives();
+}
+
+void QueuePair::flush_sends() {
+  if (planted(PlantedBug::FlushInReverse) && send_queue_.posted() - send_queue_.retired() >= 2)
+    std::swap(send_queue_.at(send_queue_.retired()).id, send_queue_.at(send_queue_.retired() + 1).id);
+  while (send_queue_.retired() != send_queue_.posted()) complete_oldest_send(CompletionStatus::Flushed, 0);
+}
+
+void QueuePair::flush_receives() {
+  Completion completion;
+  completion.status = CompletionStatus::Flushed;
+  completion.opcode = CompletionOpcode::Receive;
+  completion.qpn = qpn_;
+  if (open_receive.open) {
+    completion.id = open_receive.id;
+    complete_receive(completion, false);
+  }
+  ReceiveWqe wqe;
+  std::array<ScatterGather, kMaxSegments> sges;
+  while (receive_queue_.take(wqe, sges)) {
+    completion.id = wqe.id;
+    complete_receive(completion, false);
+  }
+}
+
+}  // namespace verbena::core

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue pair as the application knows it: attributes, state, the two queues, completion and flush.
+// Knows no packet: what moves requests to the peer stands beside it and tells it outcomes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "soft/core/attribute_rules.h"
+#include "soft/core/completion_queue.h"
+#include "soft/core/memory_table.h"
+#include "soft/core/work_queues.h"
+
+namespace verbena::core {
+
+inline constexpr std::uint32_t kMaxSegments = 32;
+
+struct QueuePairInit {
+  QueuePairType type = QueuePairType::ReliableConnected;
+  PdId pd;
+  CompletionQueue* send_cq = nullptr;
+  CompletionQueue* receive_cq = nullptr;
+  QueuePairCapabilities capabilities;
+  bool signal_all = false;  // every send request is signaled
+};
+
+class QueuePair {
+ public:
+  QueuePair(Qpn qpn, const QueuePairInit& init, EventQueue& events);
+
+  // Any thread. Refusals are decided here; the device is told by its owner (doorbell).
+  PostResult post_send(std::span<const SendRequest> requests);
+  PostResult post_receive(std::span<const ReceiveRequest> requests);
+  QueuePairState state() const { return state_.load(std::memory_order_acquire); }
+  Qpn qpn() const { return qpn_; }
+  const QueuePairInit& init() const { return init_; }
+
+  // Everything below is the device's side: one thread at a time.
+
+  // Checks and applies; with an error nothing has changed. Flushes on ERR, clears on RESET
+  //
+  Result<void> modify(const QueuePairAttributes& values, AttributeMask mask, const AttributeLimits& limits);
+  const QueuePairAttributes& attributes() const { return attributes_; }
+
+  SendQueue& send_queue() { return send_queue_; }
+  ReceiveQueue& receive_queue() { return receive_queue_; }
+
+  // Outcome of the oldest request of the send queue, which leaves the queue.
+  void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count);
+  // Outcome of a receive that was taken.
+  void complete_receive(const Completion& completion, bool solicited);
+
+  // Puts the queue pair into ERR. `event`: what to tell the application, if anything.
+  // All requests still queued end as flushed, in order, one completion each.
+  void enter_error(std::optional<AsyncEventType> event);
+  // Flushes what was posted meanwhile; only in ERR.
+  void flush();
+  // A receive that was taken for a message that will never end; flushed before the queue.
+  struct OpenReceive {
+    bool open = false;
+    std::uint64_t id = 0;
+  };
+  OpenReceive open_receive;
+
+  void raise(AsyncEventType type) { events_.of_qp(type, qpn_); }
+
+ private:
+  void push(CompletionQueue& cq, const Completion& completion, bool solicited);
+  void apply(const QueuePairAttributes& values, AttributeMask mask);
+  void flush_sends();
+  void flush_receives();
+
+  const Qpn qpn_;
+  const QueuePairInit init_;
+  EventQueue& events_;
+  std::atomic<QueuePairState> state_{QueuePairState::Reset};
+  QueuePairAttributes attributes_;
+  SendQueue send_queue_;
+  ReceiveQueue receive_queue_;
+};
+
+CompletionOpcode completion_opcode(SendOpcode opcode);
+
+}  // namespace verbena::core

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/core/work_queues.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace verbena::core {
+
+namespace {
+
+constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
+
+std::uint64_t total_length(std::span<const ScatterGather> sges) {
+  std::uint64_t sum = 0;
+  for (const ScatterGather& sge : sges) sum += sge.length;
+  return sum;
+}
+
+// The segments' bytes, which are the caller's own memory, addressed directly: inline data needs no
+// registration.
+void copy_inline(std::byte* to, std::span<const ScatterGather> sges) {
+  for (const ScatterGather& sge : sges) {
+    if (sge.length == 0) continue;
+    std::memcpy(to, reinterpret_cast<const void*>(sge.address), sge.length);
+    to += sge.length;
+  }
+}
+
+}  // namespace
+
+SendQueue::SendQueue(const QueuePairCapabilities& capabilities)
+    : capacity_(std::bit_ceil(std::max(capabilities.max_send_requests, 1u))),
+      mask_(capacity_ - 1),
+      max_sges_(capabilities.max_send_segments),
+      max_inline_(capabilities.max_inline_bytes),
+      wqes_(capacity_),
+      sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)),
+      inline_(std::size_t{capacity_} * max_inline_ + 1) {}
+
+PostStatus SendQueue::check(const SendRequest& request, std::uint64_t* length) const {
+  if (request.opcode > SendOpcode::FetchAndAdd) return PostStatus::InvalidRequest;
+  if (request.local.size() > max_sges_) return PostStatus::TooManySegments;
+  *length = total_length(request.local);
+  if (*length > kMaxMessageBytes) return PostStatus::InvalidRequest;
+  if (has_flag(request.flags, SendFlags::Inline)) {
+    if (request.opcode >= SendOpcode::RdmaRead) return PostStatus::InvalidRequest;
+    if (*length > max_inline_) return PostStatus::InlineTooLong;
+  }
+  if (request.opcode >= SendOpcode::CompareAndSwap && *length != 8) return PostStatus::InvalidRequest;
+  return PostStatus::Ok;
+}
+
+void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint32_t length) {
+  SendWqe& wqe = wqes_[index & mask_];
+  wqe = SendWqe{};
+  wqe.id = request.id;
+  wqe.remote_address = request.remote_address;
+  wqe.compare = request.compare;
+  wqe.swap_or_add = request.swap_or_add;
+  wqe.rkey = request.rkey;
+  wqe.length = length;
+  wqe.immediate = request.immediate;
+  wqe.opcode = request.opcode;
+  wqe.flags = request.flags;
+  wqe.sge_count = static_cast<std::uint8_t>(request.local.size());
+  if (has_flag(request.flags, SendFlags::Inline))
+    copy_inline(&inline_[std::size_t{index & mask_} * max_inline_], request.local);
+  else
+    std::copy(request.local.begin(), request.local.end(),
+              sges_.begin() + std::ptrdiff_t{index & mask_} * max_sges_);
+}
+
+PostResult SendQueue::post(std::span<const SendRequest> requests) {
+  const SpinGuard guard(lock_);
+  std::uint32_t head = posted_.load(std::memory_order_relaxed);
+  const std::uint32_t limit = retired_.load(std::memory_order_acquire) + capacity_;
+  PostResult result;
+  for (const SendRequest& request : requests) {
+    std::uint64_t length = 0;
+    result.status = head == limit ? PostStatus::QueueFull : check(request, &length);
+    if (result.status != PostStatus::Ok) break;
+    fill(head++, request, static_cast<std::uint32_t>(length));
+    ++result.posted;
+  }
+  posted_.store(head, std::memory_order_release);  // those before a refused one stay posted
+  return result;
+}
+
+ReceiveQueue::ReceiveQueue(const QueuePairCapabilities& capabilities)
+    : capacity_(std::bit_ceil(std::max(capabilities.max_receive_requests, 1u))),
+      mask_(capacity_ - 1),
+      max_sges_(capabilities.max_receive_segments),
+      wqes_(capacity_),
+      sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
+
+PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests) {
+  const SpinGuard guard(lock_);
+  std::uint32_t head = posted_.load(std::memory_order_relaxed);
+  const std::uint32_t limit = taken_.load(std::memory_order_acquire) + capacity_;
+  PostResult result;
+  for (const ReceiveRequest& request : requests) {
+    if (head == limit) result.status = PostStatus::QueueFull;
+    if (request.local.size() > max_sges_) result.status = PostStatus::TooManySegments;
+    if (result.status != PostStatus::Ok) break;
+    wqes_[head & mask_] = {request.id, total_length(request.local),
+                           static_cast<std::uint32_t>(request.local.size())};
+    std::copy(request.local.begin(), request.local.end(),
+              sges_.begin() + std::ptrdiff_t{head & mask_} * max_sges_);
+    ++head;
+    ++result.posted;
+  }
+  posted_.store(head, std::memory_order_release);
+  return result;
+}
+
+bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
+  const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
+  if (tail == posted_.load(std::memory_order_acquire)) return false;
+  wqe = wqes_[tail & mask_];
+  const auto first = sges_.begin() + std::ptrdiff_t{tail & mask_} * max_sges_;
+  std::copy(first, first + wqe.sge_count, sges.begin());
+  taken_.store(tail + 1, std::memory_order_release);
+  return true;
+}
+
+}  // namespace verbena::core

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Send and receive queue of a queue pair: rings that application threads fill and the device empties.
+// One short lock each on the posting side; the device side takes none.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/spin_lock.h"
+#include "verbena/base/verbs.h"
+
+namespace verbena::core {
+
+// A posted send request as the device sees it. The upper half is written at post and constant until retired;
+// the lower half belongs to the device.
+struct SendWqe {
+  std::uint64_t id = 0;
+  std::uint64_t remote_address = 0;
+  std::uint64_t compare = 0;
+  std::uint64_t swap_or_add = 0;
+  Key rkey;
+  std::uint32_t length = 0;  // sum over the scatter/gather list, bytes
+  std::array<std::byte, 4> immediate{};
+  SendOpcode opcode = SendOpcode::Send;
+  SendFlags flags = SendFlags::None;
+  std::uint8_t sge_count = 0;
+
+  bool started = false;  // a first packet was made: psn and packets are valid
+  Psn first_psn;
+  std::uint32_t packets = 0;  // sequence numbers it takes, at least 1
+
+  bool is_read_or_atomic() const { return opcode >= SendOpcode::RdmaRead; }
+  bool is_atomic() const { return opcode >= SendOpcode::CompareAndSwap; }
+  Psn last_psn() const { return first_psn + (packets - 1); }
+};
+
+class SendQueue {
+ public:
+  explicit SendQueue(const QueuePairCapabilities& capabilities);
+
+  // Any thread.
+  PostResult post(std::span<const SendRequest> requests);
+
+  // Device side: indices run freely, [retired(), posted()) are live.
+  std::uint32_t posted() const { return posted_.load(std::memory_order_acquire); }
+  std::uint32_t retired() const { return retired_.load(std::memory_order_relaxed); }
+  SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
+  std::span<const ScatterGather> sges(std::uint32_t index) const {
+    return {&sges_[std::size_t{index & mask_} * max_sges_], wqes_[index & mask_].sge_count};
+  }
+  // Payload of a request posted inline.
+  std::span<const std::byte> inline_data(std::uint32_t index) const {
+    return {&inline_[std::size_t{index & mask_} * max_inline_], wqes_[index & mask_].length};
+  }
+  void retire_oldest() { retired_.store(retired() + 1, std::memory_order_release); }
+  void clear() { retired_.store(posted(), std::memory_order_release); }
+
+ private:
+  PostStatus check(const SendRequest& request, std::uint64_t* length) const;
+  void fill(std::uint32_t index, const SendRequest& request, std::uint32_t length);
+
+  const std::uint32_t capacity_, mask_, max_sges_, max_inline_;
+  std::vector<SendWqe> wqes_;
+  std::vector<ScatterGather> sges_;
+  std::vector<std::byte> inline_;
+  std::atomic<std::uint32_t> posted_{0};
+  std::atomic<std::uint32_t> retired_{0};
+  SpinLock lock_;
+};
+
+// A receive request, copied out of the ring when a message takes it: nothing is read from the ring twice.
+struct ReceiveWqe {
+  std::uint64_t id = 0;
+  std::uint64_t length = 0;  // room in all segments, bytes
+  std::uint32_t sge_count = 0;
+};
+
+class ReceiveQueue {
+ public:
+  explicit ReceiveQueue(const QueuePairCapabilities& capabilities);
+
+  // Any thread.
+  PostResult post(std::span<const ReceiveRequest> requests);
+
+  // Device side. The next request and its segments (room for max_receive_segments); false when there is none.
+  bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges);
+  bool empty() const {
+    return posted_.load(std::memory_order_acquire) == taken_.load(std::memory_order_relaxed);
+  }
+  void clear() { taken_.store(posted_.load(std::memory_order_acquire), std::memory_order_release); }
+  std::uint32_t max_sges() const { return max_sges_; }
+
+ private:
+  const std::uint32_t capacity_, mask_, max_sges_;
+  std::vector<ReceiveWqe> wqes_;
+  std::vector<ScatterGather> sges_;
+  std::atomic<std::uint32_t> posted_{0};
+  std::atomic<std::uint32_t> taken_{0};
+  SpinLock lock_;
+};
+
+}  // namespace verbena::core
