@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the peer's answers: acknowledgements, NAKs, READ and atomic responses; completes requests in order;
+// goes back and waits where needed (Q-010 … Q-029).
+#pragma once
+
+#include "soft/roce/link.h"
+#include "soft/roce/send_state.h"
+
+namespace verbena::roce {
+
+class Completer {
+ public:
+  Completer(Link& link, SendState& state) : link_(link), state_(state) {}
+
+  void start();  // at RTS
+  void handle(Instant now, const wire::Packet& packet);
+  void handle_timeout(Instant now);
+  Instant deadline() const;
+
+  // A request that could not be sent fails once it is the oldest. Call after anything that may have changed
+  // that.
+  void settle();
+
+ private:
+  void handle_acknowledge(Instant now, const wire::Packet& packet);
+  void handle_read_response(Instant now, const wire::Packet& packet);
+  void handle_atomic_response(Instant now, const wire::Packet& packet);
+  void handle_nak(Instant now, const wire::Packet& packet);
+  void handle_rnr_nak(Instant now, const wire::Packet& packet);
+
+  // Everything before `end` has reached the peer. False: a READ or atomic in between has no answer yet
+  // (implied NAK).
+  bool acknowledge_before(Instant now, Psn end);
+  void advance_unacked(Instant now, Psn to);
+  void complete_oldest();
+  void go_back();
+  void go_back_after_loss();
+  void go_back_for_nak();
+  void note_progress(Instant now);
+  void fail_oldest(CompletionStatus status);
+  core::SendWqe* oldest_started();
+  bool is_outstanding(Psn psn) const;
+  bool read_response_fits(const core::SendWqe& wqe, const wire::Packet& packet, std::uint32_t* bytes) const;
+
+  Link& link_;
+  SendState& state_;
+};
+
+}  // namespace verbena::roce

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tunables of the packet transport. Defaults serve loopback and data-centre networks.
+#pragma once
+
+#include <cstdint>
+
+#include "verbena/base/time.h"
+
+namespace verbena::roce {
+
+struct Config {
+  std::uint32_t initial_window_packets = 64;
+  std::uint32_t max_window_packets = 4096;
+  std::uint32_t max_window_bytes = 192 * 1024;  // fits the receive buffer every user gets (212,992 bytes)
+  std::uint32_t ack_request_interval = 16;      // AckReq at least every so many packets
+  std::uint32_t read_chunk_bytes = 64 * 1024;   // one READ request asks for no more
+  // Above what a peer that just stopped polling may take to answer: its service thread looks every millisecond.
+  Duration min_retransmission_time = Duration::milliseconds(2);
+  Duration initial_retransmission_time = Duration::milliseconds(5);
+  Duration max_owed_ack_time = Duration::microseconds(50);
+};
+
+}  // namespace verbena::roce

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/roce/link.h"
+
+#include <algorithm>
+
+namespace verbena::roce {
+
+bool find_pieces(const Link& link, std::span<const ScatterGather> sges, std::uint64_t offset,
+                 std::uint64_t length, Access wanted, PieceList& out) {
+  out.count = 0;
+  for (const ScatterGather& sge : sges) {
+    if (length == 0) break;
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const std::uint64_t take = std::min<std::uint64_t>(sge.length - offset, length);
+    std::byte* data = link.memory.find_local(sge.lkey, link.pd(), sge.address, sge.length, wanted);
+    if (data == nullptr) return false;
+    out.pieces[out.count++] = {data + offset, static_cast<std::size_t>(take)};
+    length -= take;
+    offset = 0;
+  }
+  return length == 0;
+}
+
+}  // namespace verbena::roce

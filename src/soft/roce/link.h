@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of one queue pair's transport share: the queue pair, its path, and the device's common
+// things.
+#pragma once
+
+#include <array>
+
+#include "base/random.h"
+#include "soft/core/queue_pair.h"
+#include "soft/roce/config.h"
+#include "soft/roce/counters.h"
+#include "soft/roce/train.h"
+#include "soft/wire/packet.h"
+
+namespace verbena::roce {
+
+struct Link {
+  core::QueuePair& qp;
+  const Config& config;
+  core::MemoryTable& memory;
+  Counters& counters;
+  RandomSource& random;
+  std::uint16_t pkey = 0xffff;
+  wire::Path path;  // ours to the peer's; known from RTR on
+  std::uint32_t source_index = 0;
+
+  std::uint32_t mtu() const { return qp.attributes().path_mtu; }
+  core::PdId pd() const { return qp.init().pd; }
+};
+
+// Pieces of application memory, as found through the memory table.
+struct PieceList {
+  std::array<Piece, core::kMaxSegments> pieces;
+  std::size_t count = 0;
+
+  std::span<const Piece> span() const { return {pieces.data(), count}; }
+};
+
+// The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
+// False when the list ends before or a key, range or right is wrong.
+bool find_pieces(const Link& link, std::span<const ScatterGather> sges, std::uint64_t offset,
+                 std::uint64_t length, Access wanted, PieceList& out);
+
+}  // namespace verbena::roce

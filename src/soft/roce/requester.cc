@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/roce/requester.h"
+
+#include <algorithm>
+
+#include "soft/core/planted.h"
+
+namespace verbena::roce {
+
+using core::PlantedBug;
+using core::SendWqe;
+using wire::Opcode;
+
+Duration ack_timeout(std::uint8_t code) {
+  return code == 0 ? Duration::forever() : Duration::nanoseconds(std::int64_t{4096} << code);
+}
+
+std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
+  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
+}
+
+std::uint32_t read_chunk_packets(const Link& link) {
+  return std::max(link.config.read_chunk_bytes / link.mtu(), 1u);
+}
+
+// One packet of a message: which bytes, and whether it is the first and the last.
+struct Requester::Cut {
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;   // payload; of a READ: the bytes asked for
+  std::uint32_t packets = 1;  // sequence numbers it takes
+  bool first = false, last = false;
+};
+
+namespace {
+
+Opcode opcode_of(SendOpcode opcode, bool first, bool last) {
+  const bool immediate =
+      opcode == SendOpcode::SendWithImmediate || opcode == SendOpcode::RdmaWriteWithImmediate;
+  switch (opcode) {
+    case SendOpcode::RdmaRead:
+      return Opcode::RcReadRequest;
+    case SendOpcode::CompareAndSwap:
+      return Opcode::RcCompareSwap;
+    case SendOpcode::FetchAndAdd:
+      return Opcode::RcFetchAdd;
+    case SendOpcode::Send:
+    case SendOpcode::SendWithImmediate:
+      if (first && last) return immediate ? Opcode::RcSendOnlyWithImmediate : Opcode::RcSendOnly;
+      if (last) return immediate ? Opcode::RcSendLastWithImmediate : Opcode::RcSendLast;
+      return first ? Opcode::RcSendFirst : Opcode::RcSendMiddle;
+    case SendOpcode::RdmaWrite:
+    case SendOpcode::RdmaWriteWithImmediate:
+      if (first && last) return immediate ? Opcode::RcWriteOnlyWithImmediate : Opcode::RcWriteOnly;
+      if (last) return immediate ? Opcode::RcWriteLastWithImmediate : Opcode::RcWriteLast;
+      return first ? Opcode::RcWriteFirst : Opcode::RcWriteMiddle;
+  }
+  return Opcode::RcSendOnly;
+}
+
+bool may_be_solicited(SendOpcode opcode) {
+  return opcode == SendOpcode::Send || opcode == SendOpcode::SendWithImmediate ||
+         opcode == SendOpcode::RdmaWriteWithImmediate;
+}
+
+}  // namespace
+
+std::uint32_t Requester::read_chunk_packets() const { return roce::read_chunk_packets(link_); }
+
+SendWqe* Requester::next_request() {
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (state_.current == queue.posted()) return nullptr;
+  return &queue.at(state_.current);
+}
+
+bool Requester::may_start(const SendWqe& wqe) const {
+  const QueuePairState qp_state = link_.qp.state();
+  const bool fresh = !wqe.started;
+  if (qp_state == QueuePairState::Sqd ? fresh : qp_state != QueuePairState::Rts) return false;
+  if (fresh && has_flag(wqe.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
+  const std::uint8_t limit = link_.qp.attributes().max_rd_atomic;
+  if (wqe.is_read_or_atomic() && limit != 0 && state_.reads_out >= limit) return false;
+  return true;
+}
+
+bool Requester::window_admits(const SendWqe& wqe) const {
+  const std::uint32_t out = state_.in_flight();
+  if (out == 0) return true;
+  std::uint32_t wanted = 1;
+  if (wqe.opcode == SendOpcode::RdmaRead) {
+    const std::uint32_t total = wqe.started ? wqe.packets : packets_of(wqe.length, link_.mtu());
+    wanted = std::min(read_chunk_packets(), total - state_.current_packet);
+  }
+  return out + wanted <= state_.window.packets();
+}
+
+bool Requester::ready() {
+  if (state_.rnr_waiting || at_failed()) return false;
+  const SendWqe* wqe = next_request();
+  return wqe != nullptr && may_start(*wqe) && window_admits(*wqe);
+}
+
+void Requester::begin(SendWqe& wqe) {
+  wqe.started = true;
+  wqe.first_psn = state_.next;
+  wqe.packets = wqe.is_atomic() ? 1 : packets_of(wqe.length, link_.mtu());
+  // A READ or atomic must be able to store its answer, or nothing of it is sent. The QP must allow
+  // READs at all.
+  if (!wqe.is_read_or_atomic()) return;
+  if (link_.qp.attributes().max_rd_atomic == 0) return fail(CompletionStatus::LocalQpOperationError);
+  PieceList pieces;
+  if (!find_pieces(link_, link_.qp.send_queue().sges(state_.current), 0, wqe.length, Access::LocalWrite,
+                   pieces))
+    fail(CompletionStatus::LocalProtectionError);
+}
+
+void Requester::fail(CompletionStatus status) {
+  state_.failed = true;
+  state_.failed_index = state_.current;
+  state_.failed_status = status;
+}
+
+bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
+  if (wqe.is_read_or_atomic() || cut.length == 0) return true;
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (has_flag(wqe.flags, SendFlags::Inline)) {
+    pieces.pieces[0] = {queue.inline_data(state_.current).data() + cut.offset, cut.length};
+    pieces.count = 1;
+    return true;
+  }
+  return find_pieces(link_, queue.sges(state_.current), cut.offset, cut.length, Access::None, pieces);
+}
+
+bool Requester::emit(Instant now, Train& train) {
+  bool added = false;
+  while (ready()) {
+    SendWqe& wqe = *next_request();
+    if (!wqe.started) begin(wqe);
+    if (at_failed() || !emit_packet(now, wqe, train)) break;
+    added = true;
+    if (state_.rnr_only_one) {
+      state_.rnr_only_one = false;
+      state_.next = state_.highest;
+      while (state_.current != link_.qp.send_queue().posted() &&
+             link_.qp.send_queue().at(state_.current).started)
+        ++state_.current;
+      state_.current_packet = 0;
+      break;
+    }
+  }
+  return added;
+}
+
+bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
+  const std::uint32_t mtu = link_.mtu();
+  Cut cut;
+  cut.offset = state_.current_packet * mtu;
+  cut.first = state_.current_packet == 0;
+  if (wqe.opcode == SendOpcode::RdmaRead) {
+    const std::uint32_t chunk = read_chunk_packets();
+    cut.packets = std::min(chunk - state_.current_packet % chunk, wqe.packets - state_.current_packet);
+    cut.length = std::min(cut.packets * mtu, wqe.length - cut.offset);
+  } else if (!wqe.is_atomic()) {
+    cut.length = std::min(mtu, wqe.length - cut.offset);
+  }
+  cut.last = state_.current_packet + cut.packets == wqe.packets;
+
+  wire::Packet packet;
+  wire::Bth& bth = packet.bth;
+  bth.opcode = opcode_of(wqe.opcode, cut.first, cut.last);
+  bth.psn = state_.next;
+  bth.destination = link_.qp.attributes().destination;
+  bth.pkey = link_.pkey;
+  bth.solicited =
+      cut.last && has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
+  const bool window_ends = state_.in_flight() + 1 >= state_.window.packets();
+  bth.ack_request =
+      cut.last || window_ends || state_.since_ack_request + 1 >= link_.config.ack_request_interval;
+  packet.immediate = wqe.immediate;
+  packet.reth = {wqe.remote_address, wqe.rkey, wqe.length};
+  if (wqe.opcode == SendOpcode::RdmaRead)
+    packet.reth = {wqe.remote_address + cut.offset, wqe.rkey, cut.length};
+  const bool swaps = wqe.opcode == SendOpcode::CompareAndSwap;
+  packet.atomic = {wqe.remote_address, wqe.rkey, wqe.swap_or_add, swaps ? wqe.compare : 0};
+
+  const std::size_t payload = wqe.is_read_or_atomic() ? 0 : cut.length;
+  bth.pad_count = wire::pad_count_for(payload);
+  const std::size_t bytes = packet.info().header_bytes + payload + bth.pad_count + wire::kIcrcBytes;
+  if (!train.fits(bytes)) return false;
+  PieceList pieces;
+  if (!payload_of(wqe, cut, pieces)) {
+    fail(CompletionStatus::LocalProtectionError);
+    return false;
+  }
+  // What is sent again may have been changed by its owner meanwhile only by mistake; a copy keeps its CRC
+  // true.
+  const bool again = state_.next.is_before(state_.highest);
+  const bool copy = again || has_flag(wqe.flags, SendFlags::Inline);
+  train.add(packet, pieces.span(), payload, copy ? Train::Payload::Copy : Train::Payload::Gather);
+  ++link_.counters.sent_pkts;
+  link_.counters.sent_bytes += bytes;
+  if (again) ++link_.counters.retransmitted_pkts;
+  advance(now, wqe, cut.packets, bth.ack_request || wqe.is_read_or_atomic());
+  return true;
+}
+
+void Requester::advance(Instant now, SendWqe& wqe, std::uint32_t packets, bool asks_answer) {
+  const bool was_idle = !state_.anything_sent();
+  if (asks_answer) {
+    if (!state_.next.is_before(state_.highest)) state_.window.on_sent(state_.next, now);
+    state_.since_ack_request = 0;
+  } else {
+    ++state_.since_ack_request;
+  }
+  if (wqe.is_read_or_atomic()) ++state_.reads_out;
+  const Psn before = state_.next;
+  state_.next = state_.next + packets;
+  if (core::planted(PlantedBug::PsnWrapOffByOne) && state_.next.value() < before.value())
+    state_.next = state_.next + 1;
+  if (state_.next.is_after(state_.highest)) state_.highest = state_.next;
+  state_.current_packet += packets;
+  if (state_.current_packet >= wqe.packets) {
+    ++state_.current;
+    state_.current_packet = 0;
+  }
+  const std::uint8_t code = link_.qp.attributes().timeout;
+  if (code == 0) return;
+  if (was_idle) state_.period_end = now + ack_timeout(code);
+  if (state_.retransmit_at.is_never())
+    state_.retransmit_at = now + std::min(state_.window.retransmission_time(), ack_timeout(code));
+}
+
+}  // namespace verbena::roce

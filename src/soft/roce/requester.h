@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns send requests into request packets, within window, order, fence and READ limits (Q-001 …
+// … Q-034).
+#pragma once
+
+#include "soft/roce/link.h"
+#include "soft/roce/send_state.h"
+
+namespace verbena::roce {
+
+class Requester {
+ public:
+  Requester(Link& link, SendState& state) : link_(link), state_(state) {}
+
+  // Whether emit() would add something to an empty train now.
+  bool ready();
+  // Adds packets until the train, the window or the work ends. True when something was added.
+  bool emit(Instant now, Train& train);
+
+ private:
+  struct Cut;  // one packet's place in its message
+
+  core::SendWqe* next_request();
+  bool may_start(const core::SendWqe& wqe) const;
+  bool window_admits(const core::SendWqe& wqe) const;
+  void begin(core::SendWqe& wqe);
+  bool emit_packet(Instant now, core::SendWqe& wqe, Train& train);
+  bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
+  void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);
+  std::uint32_t read_chunk_packets() const;
+  void fail(CompletionStatus status);
+  // The request at hand cannot be sent. Those before it still are, when we went back to them.
+  bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }
+
+  Link& link_;
+  SendState& state_;
+};
+
+// 4.096 us * 2^code; Duration::forever() for code 0.
+Duration ack_timeout(std::uint8_t code);
+// PSNs of one READ request: requests are cut so that their answers fit a receive buffer.
+std::uint32_t read_chunk_packets(const Link& link);
+// Sequence numbers a message takes.
+std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu);
+
+}  // namespace verbena::roce

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the peer's requests: sequence, opcode order, rights, room, length and keys are checked in this order,
+// then the request is executed and answered (R-020 … R-094). Each check is a function; one function walks
+// through them.
+#pragma once
+
+#include <vector>
+
+#include "soft/roce/link.h"
+#include "soft/roce/responses.h"
+
+namespace verbena::roce {
+
+class Responder {
+ public:
+  explicit Responder(Link& link) : link_(link) {}
+
+  void start();  // at RTR
+  void stop() { responses_.clear(); }
+
+  void handle(Instant now, const wire::Packet& packet);
+
+  // Whether emit() would add something to an empty train now.
+  bool ready(Instant now, bool flush_acks) const;
+  bool emit(Instant now, bool flush_acks, Train& train);
+  // When an owed acknowledgement must leave.
+  Instant deadline() const;
+
+  Psn expected() const { return expected_; }
+
+ private:
+  enum class Verdict : std::uint8_t {
+    Continue,
+    Drop,
+    OutOfSequence,
+    Duplicate,
+    Rnr,
+    InvalidRequest,
+    AccessError,
+    OperationError,
+    ReceiveTooShort,
+  };
+  enum class Open : std::uint8_t { None, Send, Write };
+  // A READ or atomic that was executed, kept for its duplicates.
+  struct Resource {
+    bool valid = false;
+    bool atomic = false;
+    Psn first;
+    std::uint32_t packets = 1;
+    std::uint64_t va = 0;
+    Key rkey;
+    std::uint32_t length = 0;
+    std::uint64_t value = 0;
+    std::uint32_t msn = 0;
+  };
+
+  // responder_checks.cc
+  Verdict check(const wire::Packet& packet);
+  Verdict check_sequence(const wire::Packet& packet) const;
+  Verdict check_opcode_order(const wire::Packet& packet) const;
+  Verdict check_allowed(const wire::Packet& packet) const;
+  Verdict check_length(const wire::Packet& packet) const;
+  Verdict check_resources(const wire::Packet& packet);
+  Verdict check_memory(const wire::Packet& packet);
+  Verdict find_receive_pieces(const wire::Packet& packet);
+
+  // responder.cc
+  void execute(Instant now, const wire::Packet& packet);
+  void execute_send(const wire::Packet& packet);
+  void execute_write(const wire::Packet& packet);
+  void execute_read(const wire::Packet& packet);
+  void execute_atomic(const wire::Packet& packet);
+  void store(std::span<const std::byte> bytes, bool last);
+  void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t byte_count);
+  void handle_duplicate(Instant now, const wire::Packet& packet);
+  void repeat_read(const wire::Packet& packet);
+  void repeat_atomic(const wire::Packet& packet);
+  void refuse(const wire::Packet& packet, Verdict verdict);
+  void owe_acknowledge(Instant now, Psn psn, bool prompt);
+  void say_nak(std::uint8_t syndrome, Psn psn);
+  void fatal(wire::NakCode code, Psn psn, AsyncEventType event);
+  Resource* resource_at(Psn psn);
+  void remember(const Resource& resource);
+  std::uint32_t consumed_psns(const wire::Packet& packet) const;
+
+  // responder_emit.cc
+  bool emit_read(Train& train);
+  bool emit_short(Train& train);
+  wire::Packet answer(wire::Opcode opcode, const Response& response) const;
+  bool add(Train& train, const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload);
+
+  Link& link_;
+  Psn expected_;
+  std::uint32_t msn_ = 0;
+  Open open_ = Open::None;
+  bool nak_said_ = false;           // one sequence NAK per gap
+  bool rnr_said_ = false;           // waiting for the refused packet
+  bool rnr_stole_receive_ = false;  // planted bug RnrConsumesReceive
+
+  core::ReceiveWqe receive_;
+  std::vector<ScatterGather> receive_sges_;
+  std::uint64_t received_ = 0;  // bytes of the open message stored
+  PieceList pieces_;            // where the packet at hand goes
+
+  std::uint64_t write_va_ = 0;  // rest of the open WRITE
+  Key write_rkey_;
+  std::uint32_t write_left_ = 0, write_length_ = 0;
+
+  std::vector<Resource> resources_;
+  std::size_t next_resource_ = 0;
+  ResponseQueue responses_;
+};
+
+}  // namespace verbena::roce

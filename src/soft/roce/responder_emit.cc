@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The responder's packets. READ data goes out from a copy: the memory is live.
+#include <algorithm>
+
+#include "soft/roce/responder.h"
+
+namespace verbena::roce {
+
+using wire::Opcode;
+
+bool Responder::ready(Instant now, bool flush_acks) const {
+  if (responses_.empty()) return false;
+  const Response& front = responses_.front();
+  if (front.kind != Response::Kind::Acknowledge) return true;
+  return flush_acks || front.prompt || now >= deadline();
+}
+
+Instant Responder::deadline() const {
+  if (responses_.empty() || responses_.front().kind != Response::Kind::Acknowledge) return Instant::never();
+  return responses_.front().since + link_.config.max_owed_ack_time;
+}
+
+bool Responder::emit(Instant now, bool flush_acks, Train& train) {
+  bool added = false;
+  while (ready(now, flush_acks)) {
+    const bool read = responses_.front().kind == Response::Kind::Read;
+    if (!(read ? emit_read(train) : emit_short(train))) break;
+    added = true;
+  }
+  return added;
+}
+
+wire::Packet Responder::answer(Opcode opcode, const Response& response) const {
+  wire::Packet packet;
+  packet.bth.opcode = opcode;
+  packet.bth.psn = response.psn;
+  packet.bth.destination = link_.qp.attributes().destination;
+  packet.bth.pkey = link_.pkey;
+  packet.aeth = {response.syndrome, response.msn};
+  packet.atomic_original = response.value;
+  return packet;
+}
+
+bool Responder::add(Train& train, const wire::Packet& packet, std::span<const Piece> parts,
+                    std::size_t payload) {
+  const std::size_t bytes = packet.info().header_bytes + payload + packet.bth.pad_count + wire::kIcrcBytes;
+  if (!train.fits(bytes)) return false;
+  train.add(packet, parts, payload, Train::Payload::Copy);
+  ++link_.counters.sent_pkts;
+  link_.counters.sent_bytes += bytes;
+  return true;
+}
+
+bool Responder::emit_short(Train& train) {
+  const Response& front = responses_.front();
+  const bool atomic = front.kind == Response::Kind::Atomic;
+  if (!add(train, answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front), {}, 0))
+    return false;
+  responses_.pop();
+  return true;
+}
+
+bool Responder::emit_read(Train& train) {
+  Response& front = responses_.front();
+  const std::uint32_t bytes = std::min(front.length, link_.mtu());
+  const bool last = bytes == front.length;
+  Opcode opcode = last ? Opcode::RcReadResponseLast : Opcode::RcReadResponseMiddle;
+  if (!front.began) opcode = last ? Opcode::RcReadResponseOnly : Opcode::RcReadResponseFirst;
+  Piece piece;
+  if (bytes != 0) {
+    piece = {link_.memory.find_remote(front.rkey, link_.pd(), front.va, bytes, Access::RemoteRead), bytes};
+    if (piece.data == nullptr) {  // deregistered while it was being read
+      const Psn psn = front.psn;
+      ++link_.counters.access_violations;
+      responses_.clear();
+      fatal(wire::NakCode::RemoteAccess, psn, AsyncEventType::QpAccessError);
+      return true;
+    }
+  }
+  wire::Packet packet = answer(opcode, front);
+  packet.bth.pad_count = wire::pad_count_for(bytes);
+  if (!add(train, packet, {&piece, bytes == 0 ? 0u : 1u}, bytes)) return false;
+  if (last) {
+    responses_.pop();
+    return true;
+  }
+  front.began = true;
+  ++front.psn;
+  front.va += bytes;
+  front.length -= bytes;
+  return true;
+}
+
+}  // namespace verbena::roce

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the responder has yet to say, in the order of the requests: READ data, atomic results,
+// acknowledgements.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "soft/roce/link.h"
+
+namespace verbena::roce {
+
+struct Response {
+  enum class Kind : std::uint8_t { Acknowledge, Nak, Read, Atomic };
+  Kind kind = Kind::Acknowledge;
+  std::uint8_t syndrome = wire::kSyndromeAck;
+  bool prompt = false;  // Acknowledge: must not wait
+  Psn psn;              // of the (next) response packet
+  std::uint32_t msn = 0;
+  std::uint64_t value = 0;  // Atomic: original
+  std::uint64_t va = 0;     // Read: what is left
+  Key rkey;
+  std::uint32_t length = 0;
+  bool began = false;  // Read: the first packet is out
+  bool again = false;  // answers a duplicate: the requester may have the first answer already
+  Instant since;       // Acknowledge: owed since
+};
+
+// A bounded queue. An acknowledgement is only ever last: whatever follows says as much.
+class ResponseQueue {
+ public:
+  void reset(std::size_t capacity) {
+    ring_.assign(capacity, Response{});
+    head_ = count_ = 0;
+  }
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == ring_.size(); }
+  std::size_t size() const { return count_; }
+  Response& front() { return ring_[head_]; }
+  const Response& front() const { return ring_[head_]; }
+  Response& back() { return ring_[(head_ + count_ - 1) % ring_.size()]; }
+  void pop() {
+    head_ = (head_ + 1) % ring_.size();
+    --count_;
+  }
+  void clear() { count_ = 0; }
+
+  // False when there is no room.
+  bool push(const Response& response) {
+    if (!empty() && back().kind == Response::Kind::Acknowledge) --count_;
+    if (ring_.empty() || full()) return false;
+    ++count_;
+    back() = response;
+    return true;
+  }
+  // Puts the answer to a duplicate in the place of everything from its PSN on, which the requester asks for again.
+  // The acknowledgement or NAK that stood last stays: the duplicate may come from the network, not from the requester.
+  void replay(const Response& response) {
+    const bool keeps = !empty() && !back().psn.is_before(response.psn) && !is_fetch(back().kind);
+    const Response last = keeps ? back() : Response{};
+    while (!empty() && !back().psn.is_before(response.psn)) --count_;
+    push(response);
+    if (keeps) push(last);
+  }
+  // READs and atomics that the requester cannot have an answer to.
+  std::size_t pending_fetches() const {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Response& response = ring_[(head_ + i) % ring_.size()];
+      const bool fetch = response.kind == Response::Kind::Read || response.kind == Response::Kind::Atomic;
+      n += fetch && !response.again ? 1 : 0;
+    }
+    return n;
+  }
+
+ private:
+  static bool is_fetch(Response::Kind kind) { return kind == Response::Kind::Read || kind == Response::Kind::Atomic; }
+
+  std::vector<Response> ring_;
+  std::size_t head_ = 0, count_ = 0;
+};
+
+}  // namespace verbena::roce

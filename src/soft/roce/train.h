@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A train: datagrams of one queue pair to one peer, equally long but for a shorter last, ready for one
+// segmented send. Identification i belongs to the i-th datagram, and its ICRC says so.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "soft/wire/packet.h"
+
+namespace verbena::roce {
+
+struct TrainLimits {
+  std::uint32_t max_datagrams = 64;        // segments the kernel takes; 1 disables trains
+  std::uint32_t max_bytes = 65000;         // sum of all datagrams
+  std::uint32_t gather_from_bytes = 2048;  // payloads at least this long are gathered, shorter ones copied
+  std::uint32_t max_pieces = 1024;         // what one send takes
+};
+
+// A piece of a train: consecutive bytes. All pieces, one after the other, are the datagrams back to back.
+struct Piece {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
+// One object, filled and sent again and again; no allocation after construction.
+class Train {
+ public:
+  explicit Train(const TrainLimits& limits);
+
+  void clear();
+  bool empty() const { return datagrams_ == 0; }
+  std::uint32_t datagrams() const { return datagrams_; }
+  // Every datagram but the last is this long.
+  std::size_t segment_bytes() const { return segment_bytes_; }
+  std::size_t total_bytes() const { return total_bytes_; }
+  const wire::Path& path() const { return path_; }
+  // Index into NicConfig::source_ports of path().source_port.
+  std::uint32_t source_index() const { return source_index_; }
+  // Gathered pieces point into application memory: send before the next call into the device.
+  std::span<const Piece> pieces() const { return pieces_; }
+
+  // The i-th datagram, copied flat into `out`: for simulators, captures and tests.
+  void flatten(std::uint32_t index, std::vector<std::byte>& out) const;
+
+  void set_path(const wire::Path& path, std::uint32_t source_index);
+  // From the next train on. At most what it was made with.
+  void limit_datagrams(std::uint32_t most);
+  // Whether one more datagram of that many bytes may join.
+  bool fits(std::size_t bytes) const;
+  enum class Payload { Copy, Gather };
+  // Adds a packet: headers from `packet` (payload member ignored), payload from `parts`.
+  // Copy is chosen by the caller where memory may change between two looks (READ responses, retransmissions).
+  void add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes, Payload how);
+
+ private:
+  // Pieces one packet may add: header, a payload piece per segment, trailer.
+  static constexpr std::size_t max_pieces_per_packet() { return 34; }
+  std::byte* reserve(std::size_t bytes);
+  void append_piece(const std::byte* data, std::size_t size);
+
+  TrainLimits limits_;
+  wire::Path path_;
+  std::uint32_t source_index_ = 0;
+  std::uint32_t datagrams_ = 0;
+  std::size_t segment_bytes_ = 0;
+  std::size_t total_bytes_ = 0;
+  bool closed_ = false;  // a shorter datagram was added: it is the last
+  std::vector<std::byte> arena_;
+  std::size_t arena_used_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace verbena::roce

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/roce/transport.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace verbena::roce {
+
+Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, Counters& counters,
+                     RandomSource& random, std::uint16_t pkey)
+    : link_{qp, config, memory, counters, random, pkey, {}, 0},
+      requester_(link_, send_),
+      completer_(link_, send_),
+      responder_(link_) {}
+
+void Transport::handle_state(QueuePairState before, const wire::Path& path, std::uint32_t source_index) {
+  const QueuePairState state = link_.qp.state();
+  link_.path = path;
+  link_.source_index = source_index;
+  if (state != QueuePairState::Sqd) drained_said_ = false;
+  if (state == before) return;
+  if (state == QueuePairState::Rtr) {
+    established_said_ = false;
+    responder_.start();
+  }
+  if (state == QueuePairState::Rts && before == QueuePairState::Rtr) completer_.start();
+  if (state == QueuePairState::Reset || state == QueuePairState::Error) {
+    responder_.stop();
+    send_ = SendState{};
+  }
+  check_drained();
+}
+
+void Transport::handle_packet(Instant now, const wire::Packet& packet) {
+  if (!packet.info().request) {
+    const QueuePairState before = link_.qp.state();
+    completer_.handle(now, packet);
+    fall_silent_after(before);
+  } else {
+    if (!established_said_ && link_.qp.state() == QueuePairState::Rtr) {
+      established_said_ = true;
+      link_.qp.raise(AsyncEventType::CommEstablished);
+    }
+    responder_.handle(now, packet);
+  }
+  check_drained();
+}
+
+void Transport::fall_silent_after(QueuePairState before) {
+  if (before != QueuePairState::Error && link_.qp.state() == QueuePairState::Error) responder_.stop();
+}
+
+void Transport::fail(AsyncEventType event) {
+  link_.qp.enter_error(event);
+  responder_.stop();
+}
+
+void Transport::handle_timeout(Instant now) {
+  const QueuePairState before = link_.qp.state();
+  // The responder may have put the queue pair into ERR, and nothing is outstanding any more.
+  if (before != QueuePairState::Rts && before != QueuePairState::Sqd) return;
+  completer_.handle_timeout(now);
+  fall_silent_after(before);
+  check_drained();
+}
+
+void Transport::handle_doorbell() {
+  if (link_.qp.state() == QueuePairState::Error) link_.qp.flush();
+}
+
+// in SQD everything that was started has ended.
+void Transport::check_drained() {
+  if (link_.qp.state() != QueuePairState::Sqd || drained_said_ || send_.anything_sent()) return;
+  core::SendQueue& queue = link_.qp.send_queue();
+  // All that left is acknowledged, but the message is not at its end.
+  if (queue.retired() != queue.posted() && queue.at(queue.retired()).started) return;
+  drained_said_ = true;
+  if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
+}
+
+bool Transport::ready(Instant now, bool flush_acks) {
+  switch (link_.qp.state()) {
+    case QueuePairState::Rts:
+    case QueuePairState::Sqd:
+      return requester_.ready() || responder_.ready(now, flush_acks);
+    case QueuePairState::Rtr:
+    case QueuePairState::Error:
+      return responder_.ready(now, flush_acks);  // in ERR: the last NAK
+    case QueuePairState::Reset:
+    case QueuePairState::Init:
+    case QueuePairState::Sqe:
+      return false;
+  }
+  return false;
+}
+
+bool Transport::emit(Instant now, bool flush_acks, Train& train) {
+  if (!ready(now, flush_acks)) return false;
+  train.clear();
+  train.set_path(link_.path, link_.source_index);
+  const QueuePairState state = link_.qp.state();
+  if (state == QueuePairState::Rts || state == QueuePairState::Sqd) {
+    requester_.emit(now, train);
+    completer_.settle();
+    fall_silent_after(state);
+  }
+  responder_.emit(now, flush_acks, train);
+  check_drained();
+  return !train.empty();
+}
+
+Instant Transport::deadline() const {
+  switch (link_.qp.state()) {
+    case QueuePairState::Rts:
+    case QueuePairState::Sqd:
+      return std::min(completer_.deadline(), responder_.deadline());
+    case QueuePairState::Rtr:
+      return responder_.deadline();
+    case QueuePairState::Reset:
+    case QueuePairState::Init:
+    case QueuePairState::Sqe:
+    case QueuePairState::Error:
+      break;
+  }
+  return Instant::never();
+}
+
+void Transport::check_invariants() const {
+  const std::uint32_t sent = (send_.highest.value() - send_.unacked.value()) & Psn::kMask;
+  VERBENA_ASSERT(send_.in_flight() <= sent);
+  VERBENA_ASSERT(sent < (1u << 23));
+  core::SendQueue& queue = link_.qp.send_queue();
+  const std::uint32_t live = queue.posted() - queue.retired();
+  if (link_.qp.state() == QueuePairState::Rts) VERBENA_ASSERT(send_.current - queue.retired() <= live);
+}
+
+}  // namespace verbena::roce

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packet transport of one reliable connected queue pair: requester, responder and completer around one
+// send state.
+#pragma once
+
+#include "soft/roce/completer.h"
+#include "soft/roce/requester.h"
+#include "soft/roce/responder.h"
+
+namespace verbena::roce {
+
+class Transport {
+ public:
+  Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, Counters& counters,
+            RandomSource& random, std::uint16_t pkey);
+
+  // After the queue pair's attributes changed from `before`. `path`: towards the peer, valid from RTR on.
+  void handle_state(QueuePairState before, const wire::Path& path, std::uint32_t source_index);
+  // A packet for this queue pair, validated and admitted.
+  void handle_packet(Instant now, const wire::Packet& packet);
+  void handle_timeout(Instant now);
+  // New work may be in the queues.
+  void handle_doorbell();
+  // The device puts the queue pair into ERR.
+  void fail(AsyncEventType event);
+
+  bool ready(Instant now, bool flush_acks);
+  // One train; false when there was nothing to send.
+  bool emit(Instant now, bool flush_acks, Train& train);
+  Instant deadline() const;
+  // Something is owed that only Flush or time sends.
+  bool owes() const { return !responder_.deadline().is_never(); }
+
+  const SendState& send_state() const { return send_; }
+  const Responder& responder() const { return responder_; }
+  void check_invariants() const;
+
+ private:
+  void check_drained();
+  // The sending side failed: an error of our own ends what the responder still had to say.
+  void fall_silent_after(QueuePairState before);
+
+  Link link_;
+  SendState send_;
+  Requester requester_;
+  Completer completer_;
+  Responder responder_;
+  bool drained_said_ = false;
+  bool established_said_ = false;
+};
+
+}  // namespace verbena::roce
