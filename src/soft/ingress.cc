@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a packet from the driver to its queue pair: parse, find, admit, check the ICRC, hand over.
+#include <algorithm>
+
+#include "soft/nic_qp.h"
+
+namespace verbena::soft {
+
+using wire::DropReason;
+
+namespace {
+
+constexpr std::uint32_t kGsiQkey = 0x80010000;
+constexpr std::size_t kMadBytes = 256;
+
+// the low 15 bits agree and are not zero, and one of the two is a full member.
+bool pkeys_match(std::uint16_t a, std::uint16_t b) {
+  return (a & 0x7fff) == (b & 0x7fff) && (a & 0x7fff) != 0 && ((a | b) & 0x8000) != 0;
+}
+
+bool takes_requests(QueuePairState state) {
+  return state == QueuePairState::Rtr || state == QueuePairState::Rts || state == QueuePairState::Sqd;
+}
+bool takes_responses(QueuePairState state) {
+  return state == QueuePairState::Rts || state == QueuePairState::Sqd;
+}
+
+}  // namespace
+
+DropReason Nic::admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const {
+  const wire::OpcodeInfo& info = packet.info();
+  if (info.transport != wire::Transport::Rc) return DropReason::WrongTransport;
+  const QueuePairState state = qp.state();
+  if (info.request ? !takes_requests(state) : !takes_responses(state))
+    return DropReason::WrongState;
+  if (path.source != qp.attributes().address.destination || path.destination != config_.address)
+    return DropReason::WrongAddress;
+  if (!pkeys_match(packet.bth.pkey, config_.pkey)) return DropReason::BadPkey;
+  if (info.has(wire::kAeth) && wire::aeth_kind(packet.aeth) == wire::AethKind::Reserved)
+    return DropReason::BadSyndrome;
+  return DropReason::None;
+}
+
+DropReason Nic::admit_management(const wire::Packet& packet) const {
+  if (packet.bth.opcode != wire::Opcode::UdSendOnly) return DropReason::WrongTransport;
+  if (!pkeys_match(packet.bth.pkey, config_.pkey) || packet.deth.qkey != kGsiQkey) return DropReason::BadPkey;
+  if (packet.payload.size() != kMadBytes || packet.bth.pad_count != 0) return DropReason::BadLength;
+  return DropReason::None;
+}
+
+void Nic::handle_datagram(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                          std::span<const std::byte> datagram) {
+  wire::Packet packet;
+  if (const DropReason reason = wire::parse(datagram, packet); reason != DropReason::None)
+    return drop(reason);
+  const bool management = packet.bth.destination == kGsiQpn;
+  Qp* qp = management ? nullptr : find(packet.bth.destination);
+  if (!management && qp == nullptr) return drop(DropReason::BadQpn);  // no answer to an unknown number
+  const DropReason refused = management ? admit_management(packet) : admit(*qp, path, packet);
+  if (refused != DropReason::None) return drop(refused);
+
+  std::uint16_t found = 0;
+  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, &found);
+  if (verdict == wire::IcrcVerdict::Bad ||
+      (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
+    return drop(DropReason::BadIcrc);
+  if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
+  last_identification_ = found;
+  ++counters_.rcvd_pkts;
+  counters_.rcvd_bytes += datagram.size();
+
+  if (management) {
+    ++counters_.rcvd_cm_pkts;
+    cm_->handle_mad(now, path, packet.payload);
+    return;
+  }
+  qp->transport.handle_packet(now, packet);
+  schedule(now, *qp);
+  settle_broken_queues(now);
+}
+
+}  // namespace verbena::soft

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// One RDMA device as a state machine. Commands and inputs go in, datagrams and events come out; no thread,
+// clock, socket or random source inside. The same inputs, in the same order, give the same outputs, byte for
+// byte.
+//
+// One thread at a time owns the device: every method is the owner's, except posting and polling at the queues
+// (core::QueuePair::post_*, core::CompletionQueue::poll/arm), which any thread may do, and ring_doorbell().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/random.h"
+#include "soft/cm/manager.h"
+#include "soft/core/queue_pair.h"
+#include "soft/counters.h"
+#include "soft/nic_config.h"
+#include "soft/roce/train.h"
+#include "soft/wire/icrc.h"
+
+namespace verbena::soft {
+
+class Nic final {
+ public:
+  // `random` must outlive the device. For production it is cryptographic: keys, QPNs and PSNs come from it.
+  Nic(const NicConfig& config, RandomSource& random);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  const NicConfig& config() const { return config_; }
+
+  // ---- Commands. Errors carry what verbs would say as errno in Error::native (EINVAL, ENOMEM, EBUSY, ...).
+  Result<core::PdId> create_pd();
+  Result<void> destroy_pd(core::PdId pd);  // Busy while regions or queue pairs refer to it
+  Result<core::MemoryRegion> register_memory(core::PdId pd, void* base, std::uint64_t length,
+                                             std::uint64_t iova, Access access);
+  Result<void> deregister_memory(Key lkey);
+  Result<core::CqId> create_cq(std::uint32_t capacity);
+  Result<void> destroy_cq(core::CqId cq);  // Busy while queue pairs refer to it
+  core::CompletionQueue* cq(core::CqId id);
+  struct QpInit {
+    QueuePairType type = QueuePairType::ReliableConnected;
+    core::PdId pd;
+    core::CqId send_cq, receive_cq;
+    QueuePairCapabilities capabilities;
+    bool signal_all = false;
+    std::optional<Qpn> qpn;  // tests and the simulator may ask for a number; otherwise random
+  };
+  // capabilities in the result hold what was made.
+  struct CreatedQp {
+    Qpn qpn;
+    core::QueuePair* queues;  // lives until destroy_qp
+    QueuePairCapabilities capabilities;
+  };
+  Result<CreatedQp> create_qp(const QpInit& init);
+  Result<void> modify_qp(Instant now, Qpn qpn, const QueuePairAttributes& values, AttributeMask mask);
+  Result<QueuePairAttributes> query_qp(Qpn qpn) const;
+  Result<void> destroy_qp(Qpn qpn);
+  core::QueuePair* qp(Qpn qpn);
+
+  // Connection management of this device. Its datagrams and deadlines are part of this device's.
+  cm::Manager& cm() { return *cm_; }
+
+  // ---- Doorbell. Any thread, after a post on that queue pair.
+  void ring_doorbell(core::QueuePair& queues);
+
+  // ---- Inputs.
+  // One UDP payload that arrived at port 4791. `identification` of its IPv4 header, where it can be seen.
+  void handle_datagram(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                       std::span<const std::byte> datagram);
+  // Looks at queue pairs whose doorbell rang.
+  void handle_doorbells(Instant now);
+  bool doorbell_rang() const { return doorbells_.load(std::memory_order_acquire) != nullptr; }
+  // The same for a thread that just let go of the device: any thread whose bell this misses finds it free.
+  bool doorbell_rang_since_release();
+  // Lets everything happen whose time has come.
+  void handle_timeout(Instant now);
+
+  // ---- Outputs. Repeat until false.
+  // Owed: only acknowledgements that must not wait leave. Flush: all that are owed leave, after the data.
+  enum class Acks { Owed, Flush };
+  bool poll_transmit(Instant now, Acks acks, roce::Train& train);
+  // Whether poll_transmit() was not asked until it had nothing more that must leave.
+  bool transmit_waits() const { return lists_[kReady].first != nullptr || cm_->transmit_waits(); }
+  // handle_timeout() is due then. Never: nothing is pending. Includes owed acknowledgements.
+  Instant next_deadline() const;
+  std::optional<core::Event> poll_event() { return events_.poll(); }
+  // Whether this device or its connection management has an event.
+  bool event_waits() const { return !events_.empty() || cm_->event_waits(); }
+
+  const Counters& counters() const { return counters_; }
+  // Identification that explained the ICRC of the last accepted datagram; for captures.
+  std::uint16_t last_identification() const { return last_identification_; }
+  std::size_t queue_pairs() const { return qps_.size(); }
+
+  // Aborts when an internal promise is broken. Cheap enough for tests and simulations, not for production
+  // loops.
+  void check_invariants() const;
+
+  struct Qp;  // a queue pair with its transport
+
+ private:
+  // ingress.cc
+  wire::DropReason admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const;
+  wire::DropReason admit_management(const wire::Packet& packet) const;
+  void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
+  // scheduling.cc
+  void schedule(Instant now, Qp& qp);
+  void unlink(Qp& qp);
+  void settle_broken_queues(Instant now);
+  bool emit_management(Instant now, roce::Train& train);
+  // nic.cc
+  Qp* find(Qpn qpn) const;
+  wire::Path path_of(const Qp& qp, std::uint32_t* source_index) const;
+  Result<Qpn> fresh_qpn(std::optional<Qpn> wanted);
+  Result<void> check(const QpInit& init) const;
+
+  // A time at which a queue pair wants to be looked at. Stale entries are recognised by Qp::timer_at.
+  struct Timer {
+    Instant at;
+    Qpn qpn;
+    auto operator<=>(const Timer&) const = default;
+  };
+  // Queue pairs in the order in which they asked; one list per reason.
+  struct List {
+    Qp* first = nullptr;
+    Qp* last = nullptr;
+  };
+  enum ListKind : std::size_t { kReady, kOwing, kListCount };
+  void append(ListKind kind, Qp& qp);
+  void remove(ListKind kind, Qp& qp);
+
+  const NicConfig config_;
+  RandomSource& random_;
+  core::EventQueue events_;
+  core::MemoryTable memory_;
+  Counters counters_;
+  wire::IcrcVerifier icrc_;
+  std::unique_ptr<cm::Manager> cm_;
+  std::map<std::uint32_t, std::unique_ptr<core::CompletionQueue>> cqs_;
+  std::map<std::uint32_t, std::uint32_t> pds_;  // id -> queue pairs in it
+  std::uint32_t next_id_ = 1;
+  std::map<std::uint32_t, std::unique_ptr<Qp>> qps_;
+  std::unordered_map<std::uint32_t, Qp*> qp_by_number_;  // looked up only
+  std::deque<Qpn> retired_qpns_;                         // not given out again for a while
+  std::unordered_set<std::uint32_t> retired_qpn_set_;
+  std::array<List, kListCount> lists_;
+  std::vector<Timer> timers_;  // binary heap, earliest first
+  std::atomic<Qp*> doorbells_{nullptr};
+  Psn management_psn_;
+  std::uint16_t last_identification_ = 0;
+};
+
+}  // namespace verbena::soft

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who sends next, who owes, and when whom to look at. Lists and heap are in a fixed order: (time, number).
+#include <algorithm>
+#include <functional>
+
+#include "base/assert.h"
+#include "soft/nic_qp.h"
+
+namespace verbena::soft {
+
+void Nic::append(ListKind kind, Qp& qp) {
+  Qp::Hook& hook = qp.hooks[kind];
+  if (hook.linked) return;
+  List& list = lists_[kind];
+  hook = {list.last, nullptr, true};
+  (list.last != nullptr ? list.last->hooks[kind].next : list.first) = &qp;
+  list.last = &qp;
+}
+
+void Nic::remove(ListKind kind, Qp& qp) {
+  Qp::Hook& hook = qp.hooks[kind];
+  if (!hook.linked) return;
+  List& list = lists_[kind];
+  (hook.previous != nullptr ? hook.previous->hooks[kind].next : list.first) = hook.next;
+  (hook.next != nullptr ? hook.next->hooks[kind].previous : list.last) = hook.previous;
+  hook = {};
+}
+
+void Nic::unlink(Qp& qp) {
+  remove(kReady, qp);
+  remove(kOwing, qp);
+  qp.timer_at = Instant::never();
+}
+
+// After anything that happened to a queue pair: enter it where it must be found.
+void Nic::schedule(Instant now, Qp& qp) {
+  if (qp.transport.ready(now, false)) append(kReady, qp);
+  if (qp.transport.owes()) append(kOwing, qp);
+  const Instant at = qp.transport.deadline();
+  if (at >= qp.timer_at) return;  // the entry there is early enough; it is looked at again then
+  if (at <= now && qp.hooks[kReady].linked) return;  // what is due leaves with its next packets
+  qp.timer_at = at;
+  timers_.push_back({at, qp.qpn()});
+  std::push_heap(timers_.begin(), timers_.end(), std::greater<>{});
+}
+
+// every queue pair on a completion queue that overran goes to ERR.
+void Nic::settle_broken_queues(Instant now) {
+  while (const std::optional<core::CqId> cq = events_.poll_broken())
+    for (const auto& [number, qp] : qps_) {
+      const bool uses = qp->init().send_cq->id() == *cq || qp->init().receive_cq->id() == *cq;
+      if (!uses || qp->state() == QueuePairState::Error || qp->state() == QueuePairState::Reset) continue;
+      qp->transport.fail(AsyncEventType::QpFatal);
+      schedule(now, *qp);
+    }
+}
+
+void Nic::ring_doorbell(core::QueuePair& queues) {
+  Qp& qp = static_cast<Qp&>(queues);
+  if (qp.doorbell.exchange(true, std::memory_order_acq_rel)) return;  // rings already
+  Qp* head = doorbells_.load(std::memory_order_relaxed);
+  do qp.next_doorbell = head;
+  while (!doorbells_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst, std::memory_order_relaxed));
+}
+
+// A read-modify-write sees the newest value or is seen by the next ring: no fence could be forgotten here.
+bool Nic::doorbell_rang_since_release() {
+  Qp* none = nullptr;
+  return !doorbells_.compare_exchange_strong(none, nullptr, std::memory_order_acq_rel);
+}
+
+void Nic::handle_doorbells(Instant now) {
+  Qp* stack = doorbells_.exchange(nullptr, std::memory_order_acquire);
+  Qp* in_order = nullptr;  // oldest first
+  while (stack != nullptr) {
+    Qp* next = stack->next_doorbell;
+    stack->next_doorbell = in_order;
+    in_order = stack;
+    stack = next;
+  }
+  while (in_order != nullptr) {
+    Qp& qp = *in_order;
+    in_order = qp.next_doorbell;
+    qp.doorbell.exchange(false, std::memory_order_acq_rel);  // from here on a new post rings again
+    qp.transport.handle_doorbell();
+    schedule(now, qp);
+  }
+  settle_broken_queues(now);
+}
+
+void Nic::handle_timeout(Instant now) {
+  while (!timers_.empty() && timers_.front().at <= now) {
+    const Timer timer = timers_.front();
+    std::pop_heap(timers_.begin(), timers_.end(), std::greater<>{});
+    timers_.pop_back();
+    Qp* qp = find(timer.qpn);
+    if (qp == nullptr || qp->timer_at != timer.at) continue;  // destroyed, or superseded by an earlier entry
+    qp->timer_at = Instant::never();
+    qp->transport.handle_timeout(now);
+    // What was due is done or ready to leave: a deadline that stayed in the past would be met for ever.
+    VERBENA_ASSERT(qp->transport.deadline() > now || qp->transport.ready(now, false));
+    schedule(now, *qp);
+  }
+  if (cm_->next_deadline() <= now) cm_->handle_timeout(now);
+  settle_broken_queues(now);
+}
+
+Instant Nic::next_deadline() const {
+  const Instant own = timers_.empty() ? Instant::never() : timers_.front().at;
+  return std::min(own, cm_->next_deadline());
+}
+
+bool Nic::emit_management(Instant now, roce::Train& train) {
+  if (!cm_->transmit_waits()) return false;
+  cm::OutgoingMad mad;
+  if (!cm_->poll_transmit(now, mad)) return false;
+  wire::Packet packet;
+  packet.bth.opcode = wire::Opcode::UdSendOnly;
+  packet.bth.pkey = config_.pkey;
+  packet.bth.destination = kGsiQpn;
+  packet.bth.psn = management_psn_;
+  packet.deth = {0x80010000, 0, kGsiQpn};
+  ++management_psn_;
+  wire::Path path;
+  path.source = config_.address;
+  path.destination = mad.destination;
+  path.source_port = config_.source_ports[0];
+  path.traffic_class = mad.traffic_class;
+  train.clear();
+  train.set_path(path, 0);
+  const roce::Piece piece{mad.bytes.data(), mad.bytes.size()};
+  train.add(packet, {&piece, 1}, mad.bytes.size(), roce::Train::Payload::Copy);
+  ++counters_.sent_cm_pkts;
+  ++counters_.sent_pkts;
+  counters_.sent_bytes += train.total_bytes();
+  return true;
+}
+
+bool Nic::poll_transmit(Instant now, Acks acks, roce::Train& train) {
+  if (emit_management(now, train)) return true;
+  while (Qp* qp = lists_[kReady].first) {
+    remove(kReady, *qp);
+    const bool sent = qp->transport.emit(now, false, train);
+    schedule(now, *qp);
+    settle_broken_queues(now);
+    if (sent) return true;
+  }
+  if (acks == Acks::Owed) return false;
+  while (Qp* qp = lists_[kOwing].first) {
+    remove(kOwing, *qp);
+    const bool sent = qp->transport.emit(now, true, train);
+    schedule(now, *qp);
+    settle_broken_queues(now);
+    if (sent) return true;
+  }
+  return false;
+}
+
+}  // namespace verbena::soft

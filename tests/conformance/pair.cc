@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pair.h"
+
+#include <algorithm>
+
+namespace verbena::conformance {
+
+namespace {
+
+using S = QueuePairState;
+using Acks = soft::Nic::Acks;
+
+soft::NicConfig config_of(const Given& given) {
+  soft::NicConfig config;
+  config.address = given.device;
+  config.path_mtu = 4096;
+  config.transport = given.transport;
+  return config;
+}
+
+Given other_end(const Given& given) {
+  Given other = given;
+  std::swap(other.device, other.peer);
+  std::swap(other.ours, other.theirs);
+  return other;
+}
+
+void connect(Instant now, Pair::Side& side, const Given& given, Qpn peer) {
+  QueuePairAttributes values;
+  values.access = given.access;
+  values.address.destination = given.peer;
+  values.path_mtu = given.path_mtu;
+  values.destination = peer;
+  values.rq_psn = given.theirs;
+  values.sq_psn = given.ours;
+  values.max_rd_atomic = given.max_rd_atomic;
+  values.max_dest_rd_atomic = given.max_dest_rd_atomic;
+  values.min_rnr_timer = given.min_rnr_timer;
+  values.timeout = given.timeout;
+  values.retry_count = given.retry_count;
+  values.rnr_retry = given.rnr_retry;
+  for (const S state : {S::Init, S::Rtr, S::Rts}) {
+    values.state = state;
+    EXPECT_TRUE(side.nic.modify_qp(now, side.made.qpn, values, required_mask(state)));
+  }
+}
+
+}  // namespace
+
+Pair::Side::Side(const Given& given, std::uint64_t seed)
+    : random(seed), nic(config_of(given), random), pd(nic.create_pd().value()) {
+  send_cq = nic.create_cq(given.cq_entries).value();
+  receive_cq = nic.create_cq(given.cq_entries).value();
+  soft::Nic::QpInit init;
+  init.pd = pd;
+  init.send_cq = send_cq;
+  init.receive_cq = receive_cq;
+  init.capabilities = given.capabilities;
+  made = nic.create_qp(init).value();
+  memory = std::make_unique<Memory>(nic, pd, kMemoryBytes, Access::All, std::nullopt);
+}
+
+Pair::Pair(const Given& given) {
+  const Given other = other_end(given);
+  sides_[0] = std::make_unique<Side>(given, given.seed);
+  sides_[1] = std::make_unique<Side>(other, given.seed + 1);
+  connect(now_, side(0), given, side(1).made.qpn);
+  connect(now_, side(1), other, side(0).made.qpn);
+}
+
+Pair::~Pair() {
+  for (const auto& s : sides_) {
+    s->nic.check_invariants();
+    EXPECT_TRUE(s->memory->guards_hold());
+  }
+}
+
+void Pair::post(int from, const SendRequest& request) {
+  Side& s = side(from);
+  EXPECT_EQ(s.made.queues->post_send({&request, 1}).status, PostStatus::Ok);
+  s.nic.ring_doorbell(*s.made.queues);
+}
+
+void Pair::post(int from, std::uint64_t id, SendOpcode opcode, std::vector<ScatterGather> local,
+                std::uint64_t remote, Key rkey, SendFlags flags) {
+  SendRequest request;
+  request.id = id;
+  request.opcode = opcode;
+  request.flags = flags;
+  request.local = local;
+  request.remote_address = remote;
+  request.rkey = rkey;
+  post(from, request);
+}
+
+void Pair::post_receive(int at, std::uint64_t id, std::vector<ScatterGather> local) {
+  Side& s = side(at);
+  const ReceiveRequest request{id, local};
+  EXPECT_EQ(s.made.queues->post_receive({&request, 1}).status, PostStatus::Ok);
+  s.nic.ring_doorbell(*s.made.queues);
+}
+
+bool Pair::collect(int from, Acks acks) {
+  Side& s = side(from);
+  s.nic.handle_doorbells(now_);
+  bool any = false;
+  while (s.nic.poll_transmit(now_, acks, s.train)) {
+    for (std::uint32_t i = 0; i < s.train.datagrams(); ++i) {
+      Flying flying{from, s.train.path(), static_cast<std::uint16_t>(i), {}};
+      s.train.flatten(i, flying.bytes);
+      const Fate fate = hook ? hook(from, flying.bytes) : Fate::Deliver;
+      if (fate == Fate::Twice) wire_.push_back(flying);
+      if (fate == Fate::Later)
+        later_.push_back(std::move(flying));
+      else if (fate != Fate::Drop)
+        wire_.push_back(std::move(flying));
+    }
+    any = true;
+  }
+  return any;
+}
+
+bool Pair::deliver_all() {
+  const bool any = !wire_.empty();
+  while (!wire_.empty()) {
+    const Flying flying = std::move(wire_.front());
+    wire_.pop_front();
+    soft::Nic& to = side(1 - flying.from).nic;
+    to.handle_datagram(now_, flying.path, flying.identification, flying.bytes);
+    to.check_invariants();
+    ++carried_;
+    poll();
+  }
+  return any;
+}
+
+void Pair::poll() {
+  Completion completion;
+  for (const auto& s : sides_) {
+    while (s->nic.cq(s->send_cq)->poll({&completion, 1}) != 0) s->sends.push_back(completion);
+    while (s->nic.cq(s->receive_cq)->poll({&completion, 1}) != 0) s->receives.push_back(completion);
+  }
+}
+
+void Pair::run(Duration limit) {
+  const Instant end = now_ + limit;
+  for (;;) {
+    bool busy = false;
+    for (const int i : {0, 1}) busy |= collect(i, Acks::Owed);
+    if (!busy)
+      for (const int i : {0, 1}) busy |= collect(i, Acks::Flush);
+    busy |= deliver_all();
+    if (!busy && !later_.empty()) {
+      wire_.swap(later_);
+      busy = true;
+    }
+    poll();
+    if (busy) continue;
+    const Instant next = std::min(side(0).nic.next_deadline(), side(1).nic.next_deadline());
+    if (next > end) return;
+    now_ = std::max(now_, next);
+    for (const int i : {0, 1}) side(i).nic.handle_timeout(now_);
+  }
+}
+
+}  // namespace verbena::conformance

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the requester cuts messages into packets.
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "bench.h"
+
+namespace verbena::conformance {
+namespace {
+
+constexpr std::uint32_t kMtu = 256;
+constexpr SendOpcode kWithPayload[] = {SendOpcode::Send, SendOpcode::SendWithImmediate, SendOpcode::RdmaWrite,
+                                       SendOpcode::RdmaWriteWithImmediate};
+constexpr std::uint64_t kRemote = 0x123456789abc0000;
+constexpr Key kRkey{0xfeedf00d};
+
+bool is_write(SendOpcode op) {
+  return op == SendOpcode::RdmaWrite || op == SendOpcode::RdmaWriteWithImmediate;
+}
+bool has_immediate(SendOpcode op) {
+  return op == SendOpcode::SendWithImmediate || op == SendOpcode::RdmaWriteWithImmediate;
+}
+
+Opcode expected_opcode(SendOpcode op, bool first, bool last) {
+  unsigned code = is_write(op) ? 0x06 : 0x00;
+  const unsigned immediate = has_immediate(op) ? 1 : 0;
+  if (first && last)
+    code += 4 + immediate;
+  else if (last)
+    code += 2 + immediate;
+  else if (!first)
+    code += 1;
+  return static_cast<Opcode>(code);
+}
+
+// Posts one message and gives back its packets.
+std::vector<Sent> packets_of(Rig& rig, SendOpcode op, std::vector<ScatterGather> local,
+                             SendFlags flags = SendFlags::Signaled) {
+  rig.post(1, op, std::move(local), kRemote, kRkey, flags);
+  return rig.take_all();
+}
+
+Bytes payload_of(const std::vector<Sent>& packets) {
+  Bytes all;
+  for (const Sent& sent : packets)
+    all.insert(all.end(), sent.packet.payload.begin(), sent.packet.payload.end());
+  return all;
+}
+
+TEST(Requester, q001_messages_are_cut_at_the_path_mtu) {
+  for (const SendOpcode op : kWithPayload)
+    for (const std::uint32_t length : {0u, 1u, 255u, 256u, 257u, 511u, 512u, 513u, 2560u, 2561u}) {
+      Rig rig;
+      Memory& memory = rig.memory(4096);
+      memory.put(0, pattern(4096));
+      const std::vector<Sent> packets = packets_of(rig, op, {memory.sge(0, length)});
+      ASSERT_EQ(packets.size(), std::max(1u, (length + kMtu - 1) / kMtu));
+      for (std::uint32_t n = 0; n < packets.size(); ++n) {
+        const bool first = n == 0, last = n + 1 == packets.size();
+        EXPECT_EQ(packets[n].opcode(), expected_opcode(op, first, last));
+        EXPECT_EQ(packets[n].psn(), rig.our(n));
+        EXPECT_EQ(packets[n].packet.payload.size(), last ? length - n * kMtu : kMtu);
+        EXPECT_TRUE(wire::payload_obeys(packets[n].packet, kMtu));
+      }
+      EXPECT_EQ(payload_of(packets), pattern(length));
+    }
+}
+
+TEST(Requester, q001_every_path_mtu_is_obeyed) {
+  for (const std::uint32_t mtu : {256u, 512u, 1024u, 2048u, 4096u}) {
+    Given given;
+    given.path_mtu = mtu;
+    Rig rig(given);
+    Memory& memory = rig.memory(16384);
+    memory.put(0, pattern(16384));
+    const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 2 * mtu + 3)});
+    ASSERT_EQ(packets.size(), 3u);
+    EXPECT_EQ(packets[1].packet.payload.size(), mtu);
+    EXPECT_EQ(packets[2].packet.payload.size(), 3u);
+    EXPECT_EQ(payload_of(packets), pattern(2 * mtu + 3));
+  }
+}
+
+TEST(Requester, q001_longest_message_is_begun_with_its_whole_length) {
+  constexpr std::size_t kBytes = std::size_t{1} << 31;
+  void* const mapped = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  {
+    Given given;
+    given.path_mtu = 4096;
+    Rig rig(given);
+    const auto region = rig.nic.register_memory(rig.pd, mapped, kBytes, 0x10000, Access::None).value();
+    const std::vector<Sent> packets =
+        packets_of(rig, SendOpcode::RdmaWrite, {{0x10000, static_cast<std::uint32_t>(kBytes), region.lkey}});
+    ASSERT_GE(packets.size(), 2u);
+    EXPECT_EQ(packets[0].opcode(), Opcode::RcWriteFirst);
+    EXPECT_EQ(packets[0].packet.reth.length, 0x80000000u);
+    for (std::size_t n = 1; n < packets.size(); ++n) EXPECT_EQ(packets[n].opcode(), Opcode::RcWriteMiddle);
+  }
+  munmap(mapped, kBytes);
+}
+
+TEST(Requester, q001_read_asks_in_pieces_whose_numbers_are_those_of_the_answers) {
+  Given given;
+  given.transport.read_chunk_bytes = 1024;
+  Rig rig(given);
+  Memory& memory = rig.memory(8192);
+  rig.post(1, SendOpcode::RdmaRead, {memory.sge(0, 2500)}, kRemote, kRkey);
+  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 4)}, kRemote, kRkey);
+  const std::vector<Sent> packets = rig.take_all();
+  ASSERT_EQ(packets.size(), 4u);
+  const std::uint32_t lengths[] = {1024, 1024, 452};
+  for (std::uint32_t n = 0; n < 3; ++n) {
+    EXPECT_EQ(packets[n].opcode(), Opcode::RcReadRequest);
+    EXPECT_EQ(packets[n].psn(), rig.our(4 * n));
+    EXPECT_EQ(packets[n].packet.reth, (wire::Reth{kRemote + 1024 * n, kRkey, lengths[n]}));
+    EXPECT_TRUE(packets[n].packet.payload.empty());
+  }
+  EXPECT_EQ(packets[3].psn(), rig.our(10)) << "2500 bytes are answered by ten packets";
+}
+
+TEST(Requester, q001_atomics_take_one_packet_with_their_operands) {
+  Rig rig;
+  Memory& memory = rig.memory(64);
+  const ScatterGather sge = memory.sge(0, 8);
+  SendRequest request;
+  request.local = {&sge, 1};
+  request.remote_address = kRemote;
+  request.rkey = kRkey;
+  request.opcode = SendOpcode::CompareAndSwap;
+  request.compare = 0x1111;
+  request.swap_or_add = 0x2222;
+  rig.post(request);
+  Sent sent = rig.expect(Opcode::RcCompareSwap, rig.our(0));
+  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kRemote, kRkey, 0x2222, 0x1111}));
+  request.opcode = SendOpcode::FetchAndAdd;
+  rig.post(request);
+  sent = rig.expect(Opcode::RcFetchAdd, rig.our(1));
+  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kRemote, kRkey, 0x2222, 0})) << "nothing to compare";
+}
+
+TEST(Requester, q001_numbers_cross_the_wrap) {
+  Given given;
+  given.ours = Psn{0xfffffe};
+  Rig rig(given);
+  Memory& memory = rig.memory(2048);
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 4 * kMtu)});
+  ASSERT_EQ(packets.size(), 4u);
+  const std::uint32_t numbers[] = {0xfffffe, 0xffffff, 0, 1};
+  for (std::size_t n = 0; n < 4; ++n) EXPECT_EQ(packets[n].psn().value(), numbers[n]);
+  rig.deliver(rig.ack(Psn{0xffffff}));
+  rig.expect_no_completion();
+  rig.deliver(rig.ack(Psn{1}));
+  rig.expect_send(1);
+}
+
+TEST(Requester, q002_address_key_and_length_stand_in_the_first_packet_alone) {
+  Rig rig;
+  Memory& memory = rig.memory(2048);
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 1000)});
+  ASSERT_EQ(packets.size(), 4u);
+  EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kRemote, kRkey, 1000}));
+  for (std::size_t n = 1; n < 4; ++n) EXPECT_FALSE(packets[n].packet.info().has(wire::kReth));
+  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 10)}, kRemote + 5, kRkey);
+  EXPECT_EQ(rig.expect(Opcode::RcWriteOnly, rig.our(4)).packet.reth, (wire::Reth{kRemote + 5, kRkey, 10}));
+}
+
+TEST(Requester, q002_packets_sent_again_are_the_same_packets) {
+  Rig rig;
+  Memory& memory = rig.memory(2048);
+  memory.put(0, pattern(2048));
+  const std::vector<Sent> once = packets_of(rig, SendOpcode::RdmaWriteWithImmediate, {memory.sge(0, 1000)});
+  rig.deliver(rig.nak(NakCode::SequenceError, rig.our(0)));
+  const std::vector<Sent> again = rig.take_all();
+  ASSERT_EQ(again.size(), once.size());
+  for (std::size_t n = 0; n < once.size(); ++n) {
+    EXPECT_EQ(again[n].opcode(), once[n].opcode());
+    EXPECT_EQ(again[n].psn(), once[n].psn());
+    EXPECT_EQ(again[n].packet.reth, once[n].packet.reth);
+    EXPECT_EQ(again[n].packet.immediate, once[n].packet.immediate);
+    EXPECT_TRUE(std::equal(again[n].packet.payload.begin(), again[n].packet.payload.end(),
+                           once[n].packet.payload.begin(), once[n].packet.payload.end()));
+  }
+}
+
+TEST(Requester, q003_ack_is_asked_for_at_the_end_and_now_and_then) {
+  Rig rig;
+  Memory& memory = rig.memory(64 * kMtu);
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 50 * kMtu)});
+  ASSERT_EQ(packets.size(), 50u);
+  EXPECT_TRUE(packets.back().packet.bth.ack_request);
+  std::uint32_t since = 0, asked = 0;
+  for (const Sent& sent : packets) {
+    since = sent.packet.bth.ack_request ? 0 : since + 1;
+    asked += sent.packet.bth.ack_request ? 1 : 0;
+    EXPECT_LT(since, rig.given().transport.ack_request_interval);
+  }
+  EXPECT_LE(asked, 4u) << "and not all the time";
+}
+
+TEST(Requester, q003_ack_is_asked_for_by_each_message) {
+  Rig rig;
+  Memory& memory = rig.memory(64);
+  for (const SendOpcode op : kWithPayload) {
+    rig.post(1, op, {memory.sge(0, 8)}, kRemote, kRkey);
+    EXPECT_TRUE(rig.take().packet.bth.ack_request);
+  }
+}
+
+TEST(Requester, q003_ack_is_asked_for_when_the_window_closes) {
+  Given given;
+  given.transport.initial_window_packets = 5;
+  Rig rig(given);
+  Memory& memory = rig.memory(64 * kMtu);
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 50 * kMtu)});
+  ASSERT_EQ(packets.size(), 5u);
+  EXPECT_TRUE(packets.back().packet.bth.ack_request);
+}
+
+TEST(Requester, q004_solicited_event_is_asked_for_at_the_end_of_what_takes_a_receive) {
+  for (const SendOpcode op : kWithPayload)
+    for (const std::uint32_t length : {0u, 10u, 1000u})
+      for (const bool solicited : {true, false}) {
+        Rig rig;
+        Memory& memory = rig.memory(2048);
+        const SendFlags flags = solicited ? SendFlags::Signaled | SendFlags::Solicited : SendFlags::Signaled;
+        const std::vector<Sent> packets = packets_of(rig, op, {memory.sge(0, length)}, flags);
+        for (const Sent& sent : packets) {
+          const bool last = &sent == &packets.back();
+          EXPECT_EQ(sent.packet.bth.solicited, solicited && last && op != SendOpcode::RdmaWrite);
+        }
+      }
+}
+
+TEST(Requester, q004_read_and_atomics_ask_for_no_solicited_event) {
+  Rig rig;
+  Memory& memory = rig.memory(64);
+  for (const SendOpcode op : {SendOpcode::RdmaRead, SendOpcode::CompareAndSwap, SendOpcode::FetchAndAdd}) {
+    rig.post(1, op, {memory.sge(0, 8)}, kRemote, kRkey, SendFlags::Signaled | SendFlags::Solicited);
+    EXPECT_FALSE(rig.take().packet.bth.solicited);
+  }
+}
+
+TEST(Requester, q005_pad_is_zero_and_as_long_as_needed) {
+  for (std::uint32_t length = 0; length <= 9; ++length) {
+    Rig rig;
+    Memory& memory = rig.memory(64);
+    memory.fill(std::byte{0xff});  // what stands behind the payload must not leak into the pad
+    const std::vector<Sent> packets = packets_of(rig, SendOpcode::Send, {memory.sge(0, length)});
+    ASSERT_EQ(packets.size(), 1u);
+    const std::uint32_t pad = (4 - length % 4) % 4;
+    EXPECT_EQ(packets[0].packet.bth.pad_count, pad);
+    ASSERT_EQ(packets[0].bytes.size(), 12 + length + pad + 4);
+    for (std::uint32_t i = 0; i < pad; ++i) EXPECT_EQ(packets[0].bytes[12 + length + i], std::byte{0});
+  }
+}
+
+// Payload is gathered from pieces of these sizes, taken from all over a region.
+void gather(const std::vector<std::uint32_t>& sizes, std::uint32_t mtu) {
+  Given given;
+  given.path_mtu = mtu;
+  Rig rig(given);
+  Memory& memory = rig.memory(65536);
+  memory.put(0, pattern(65536));
+  std::vector<ScatterGather> local;
+  Bytes expected;
+  std::uint32_t at = 60000;
+  for (const std::uint32_t size : sizes) {
+    at -= size + 7;
+    local.push_back(memory.sge(at, size));
+    expected.insert(expected.end(), memory.bytes(at, size).begin(), memory.bytes(at, size).end());
+  }
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, local);
+  EXPECT_EQ(payload_of(packets), expected);
+  EXPECT_EQ(packets[0].packet.reth.length, expected.size());
+}
+
+TEST(Requester, q006_payload_is_gathered_over_all_segments) {
+  gather({10, 20, 30, 40}, 256);
+  gather({256, 256, 256, 256}, 256);
+  gather({255, 1, 257, 511}, 256);
+  gather({1, 1000, 1, 1000}, 256);
+  gather({0, 0, 0, 0}, 256);
+  gather({0, 300, 0, 300}, 256);
+  gather({300, 0, 0, 0}, 256);
+  gather({}, 256);
+  gather({4096, 4096, 1, 4095}, 4096);  // long enough to be gathered by reference
+  gather({3000, 0, 3000, 5000}, 4096);
+}
+
+}  // namespace
+}  // namespace verbena::conformance
