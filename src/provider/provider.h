@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract every kind of device fulfils: verbs, complete, as plain calls on ids. Interfaces have no fields.
+// The device layer above adds types and ownership, nothing else; a drop-in libibverbs can sit on this as a thin layer.
+//
+// Threads: all methods of Context may be called from any thread; control calls take a lock inside. The data path
+// (CompletionQueueOps, QueuePairOps) takes one short lock per queue. No method calls user code.
+// Errors: Error::native() is the errno that verbs would return, domain Errno.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verbena/base/device_info.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+#include "verbena/base/verbs.h"
+
+namespace verbena::provider {
+
+// Ids of objects within one context. 0 is no object.
+enum class PdId : std::uint32_t {};
+enum class CqId : std::uint32_t {};
+enum class ListenerId : std::uint64_t {};
+enum class ConnectionId : std::uint64_t {};
+
+using verbena::DeviceInfo;
+using verbena::NamedCounter;
+using verbena::OpenOptions;
+
+struct MemoryRegionInfo {
+  Key lkey, rkey;
+  std::uint64_t address = 0;  // iova
+  std::uint64_t length = 0;
+};
+
+struct QueuePairSpec {
+  QueuePairType type = QueuePairType::ReliableConnected;
+  PdId pd{};
+  CqId send_cq{}, receive_cq{};
+  QueuePairCapabilities capabilities;
+  bool signal_all = false;
+};
+
+class CompletionQueueOps {
+ public:
+  virtual ~CompletionQueueOps() = default;
+  // Up to out.size() completions, oldest first. Looks at the ring only; see Context::progress().
+  virtual std::size_t poll(std::span<Completion> out) = 0;
+  // The next completion (or the next solicited or failed one) raises one event (Event::Kind::Completion).
+  virtual void arm(bool solicited_only) = 0;
+};
+
+class QueuePairOps {
+ public:
+  virtual ~QueuePairOps() = default;
+  virtual PostResult post_send(std::span<const SendRequest> requests) = 0;
+  virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
+  virtual QueuePairState state() const = 0;
+};
+
+// What the context reports besides completions, in order of occurrence.
+struct Event {
+  enum class Kind : std::uint8_t {
+    Completion,       // armed queue `cq` has something
+    Async,            // `async` about `qpn` or `cq`
+    ConnectRequest,   // on `listener`: a new `connection` wants accept() or reject()
+    ConnectResponse,  // the peer accepted: bring the queue pair up, then confirm()
+    Established,
+    Rejected,  // `reason`, private data
+    Unreachable,
+    ConnectError,
+    Disconnected,
+    TimewaitExit,
+  };
+  Kind kind = Kind::Async;
+  AsyncEventType async = AsyncEventType::DeviceFatal;
+  Qpn qpn;
+  CqId cq{};
+  ListenerId listener{};
+  ConnectionId connection{};
+  int reason = 0;  // reject reason of the CM protocol
+  std::vector<std::byte> private_data;
+};
+
+// What connection management needs to know to bring a queue pair up, and what it learned from the peer.
+struct ConnectionParameters {
+  Gid remote;
+  std::uint16_t port = 0;  // CM port (service) of the peer; known to the listener too
+  Qpn local_qpn;
+  Psn local_psn;  // what our message states: the first PSN we accept (rq_psn of our queue pair)
+  Qpn remote_qpn;
+  Psn remote_psn;  // what the peer's message states: the first PSN it accepts (sq_psn of our queue pair)
+  std::uint32_t path_mtu = 0;             // bytes; 0 = the device's
+  std::uint8_t responder_resources = 16;  // READ and atomics we serve at once
+  std::uint8_t initiator_depth = 16;      // READ and atomics we have out at once
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry = 7;
+  std::uint8_t timeout = 14;  // ACK timeout code
+  std::uint8_t min_rnr_timer = 12;
+  std::uint8_t traffic_class = 0;
+};
+
+// An open device. Destroying it ends everything on it.
+class Context {
+ public:
+  virtual ~Context() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  // Why this device, address, MTU and path were chosen: lines for people.
+  virtual std::vector<std::string> explain() const = 0;
+  virtual std::vector<NamedCounter> counters() const = 0;
+  // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
+  virtual std::string hint_about(const Gid& peer) const = 0;
+  // For sequence numbers and the like: unpredictable to peers, but in virtual time from the seed.
+  virtual std::uint64_t random() = 0;
+
+  // ---- Objects. destroy_*: Busy (EBUSY) while something refers to the object.
+  virtual Result<PdId> create_pd() = 0;
+  virtual Result<void> destroy_pd(PdId pd) = 0;
+  virtual Result<MemoryRegionInfo> register_memory(PdId pd, void* base, std::uint64_t length,
+                                                   std::uint64_t iova, Access access) = 0;
+  // After return the device does not touch the memory any more.
+  virtual Result<void> deregister_memory(Key lkey) = 0;
+  virtual Result<CqId> create_cq(std::uint32_t capacity) = 0;
+  virtual Result<void> destroy_cq(CqId cq) = 0;
+  // Look-up of an object's data path by id; valid until it is destroyed, nullptr for an unknown id.
+  virtual CompletionQueueOps* cq(CqId cq) = 0;
+  struct CreatedQueuePair {
+    Qpn qpn;
+    QueuePairCapabilities capabilities;  // what was made
+  };
+  virtual Result<CreatedQueuePair> create_qp(const QueuePairSpec& spec) = 0;
+  virtual Result<void> modify_qp(Qpn qpn, const QueuePairAttributes& values, AttributeMask mask) = 0;
+  virtual Result<QueuePairAttributes> query_qp(Qpn qpn) const = 0;
+  virtual Result<void> destroy_qp(Qpn qpn) = 0;
+  virtual QueuePairOps* qp(Qpn qpn) = 0;
+
+  // ---- Connection management: the RDMA-CM protocol over this device. Outcomes are events.
+  virtual Result<ListenerId> listen(std::uint16_t port, int backlog) = 0;  // port 0: any; see listener_port()
+  virtual Result<std::uint16_t> listener_port(ListenerId listener) const = 0;
+  virtual Result<void> stop_listening(ListenerId listener) = 0;
+  // local_qpn must be a queue pair in INIT or RESET; local_psn is chosen here when it is 0.
+  virtual Result<ConnectionId> connect(const ConnectionParameters& parameters,
+                                       std::span<const std::byte> private_data) = 0;
+  virtual Result<void> accept(ConnectionId connection, const ConnectionParameters& parameters,
+                              std::span<const std::byte> private_data) = 0;
+  virtual Result<void> reject(ConnectionId connection, std::span<const std::byte> private_data) = 0;
+  virtual Result<void> confirm(ConnectionId connection) = 0;
+  virtual Result<void> disconnect(ConnectionId connection) = 0;
+  virtual Result<void> destroy_connection(ConnectionId connection) = 0;
+  // Negotiated, from our point of view; valid from ConnectRequest or ConnectResponse on.
+  virtual Result<ConnectionParameters> connection_parameters(ConnectionId connection) const = 0;
+
+  // ---- Progress.
+  // Drives the device inline: packets in, packets out. True when anything happened. Cheap when there is nothing.
+  virtual bool progress() = 0;
+  // Oldest event, if any.
+  virtual std::optional<Event> poll_event() = 0;
+  // Readable while events may be waiting in poll_event(). Fits any event loop. -1 where there is none (simulator).
+  virtual int event_fd() const = 0;
+  // The clock that this device lives by.
+  virtual Instant now() const = 0;
+  // Blocks until an event may be waiting or `until` has come. In virtual time: lets the world go on until then.
+  virtual void wait_event(Instant until) = 0;
+  // Makes the present or next wait_event() return. From signal handlers too.
+  virtual void wake() = 0;
+};
+
+// One kind of device.
+class Provider {
+ public:
+  virtual ~Provider() = default;
+  virtual std::string name() const = 0;
+  // Every device of this kind, usable or not, each with its reason. The one open() takes for an empty name is first.
+  virtual std::vector<DeviceInfo> list() const = 0;
+  virtual Result<std::unique_ptr<Context>> open(const OpenOptions& options) const = 0;
+};
+
+// Every provider there is, in order of preference. The only place that names them all: src/provider/registry.cc.
+const std::vector<const Provider*>& providers();
+
+}  // namespace verbena::provider

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/capture.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "soft/wire/ip.h"
+
+namespace verbena::soft {
+
+namespace {
+
+constexpr std::size_t kWriteAt = 256 * 1024;
+
+std::int64_t read_clock(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+}  // namespace
+
+Instant monotonic_now() { return {read_clock(CLOCK_MONOTONIC)}; }
+
+Result<std::unique_ptr<Capture>> Capture::open(const std::string& file, const std::string& interface_name) {
+  std::FILE* stream = std::fopen(file.c_str(), "wbe");
+  if (stream == nullptr) {
+    Error error = Error::from_errno(errno, "open capture file " + file);
+    // NotFound is said of devices alone.
+    if (error.code() != ErrorCode::NotFound) return error;
+    return Error(ErrorCode::IoError, error.context(), error.native(), error.domain());
+  }
+  return std::unique_ptr<Capture>(new Capture(stream, file, interface_name));
+}
+
+Capture::Capture(std::FILE* file, const std::string& file_name, const std::string& interface_name)
+    : file_(file),
+      file_name_(file_name),
+      writer_(interface_name, wire::PcapngWriter::Link::RawIp),
+      unix_offset_ns_(read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC)) {
+  writer_.begin(pending_);
+  flush();
+}
+
+Capture::~Capture() {
+  flush();
+  std::fclose(file_);
+}
+
+void Capture::flush() {
+  if (pending_.empty()) return;
+  if (failure_.empty() &&
+      (std::fwrite(pending_.data(), 1, pending_.size(), file_) != pending_.size() || std::fflush(file_) != 0))
+    failure_ = "write capture file " + file_name_ + ": " + std::strerror(errno);
+  pending_.clear();
+}
+
+void Capture::write(Instant now, const wire::Path& path, std::uint16_t identification,
+                    std::span<const std::byte> datagram, wire::PcapngWriter::Direction direction) {
+  ip_.clear();
+  wire::append_ip(path, identification, datagram, true, ip_);
+  writer_.packet(static_cast<std::uint64_t>(now.ns + unix_offset_ns_), ip_, direction, pending_);
+  if (pending_.size() >= kWriteAt) flush();
+}
+
+void Capture::received(Instant now, const wire::Path& path, std::uint16_t identification,
+                       std::span<const std::byte> datagram) {
+  write(now, path, identification, datagram, wire::PcapngWriter::Direction::Inbound);
+}
+
+void Capture::sent(Instant now, const roce::Train& train) {
+  for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
+    train.flatten(i, flat_);
+    write(now, train.path(), static_cast<std::uint16_t>(i), flat_, wire::PcapngWriter::Direction::Outbound);
+  }
+}
+
+}  // namespace verbena::soft

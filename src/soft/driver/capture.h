@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A capture file from inside the driver: the datagrams themselves with their IP headers and identification,
+// readable by Wireshark, without any privilege.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "soft/roce/train.h"
+#include "soft/wire/pcapng.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+
+namespace verbena::soft {
+
+// One thread at a time. Written out when a good deal has gathered, by flush(), and at the end.
+class Capture {
+ public:
+  static Result<std::unique_ptr<Capture>> open(const std::string& file, const std::string& interface_name);
+  ~Capture();
+
+  void received(Instant now, const wire::Path& path, std::uint16_t identification,
+                std::span<const std::byte> datagram);
+  void sent(Instant now, const roce::Train& train);
+  void flush();
+  // Empty, or why the file is incomplete ("No space left on device").
+  const std::string& failure() const { return failure_; }
+
+ private:
+  Capture(std::FILE* file, const std::string& file_name, const std::string& interface_name);
+  void write(Instant now, const wire::Path& path, std::uint16_t identification,
+             std::span<const std::byte> datagram, wire::PcapngWriter::Direction direction);
+
+  std::FILE* file_;
+  std::string file_name_;
+  wire::PcapngWriter writer_;
+  std::int64_t unix_offset_ns_;  // wall clock minus the device's clock
+  std::vector<std::byte> ip_;    // the datagram at hand
+  std::vector<std::byte> flat_;
+  std::vector<std::byte> pending_;
+  std::string failure_;
+};
+
+// Nanoseconds of the monotonic clock: the clock of every device of this process.
+Instant monotonic_now();
+
+}  // namespace verbena::soft

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/host_device.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace verbena::soft {
+
+namespace {
+
+constexpr std::size_t kTrainsPerBatch = 16;
+constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
+constexpr Duration kLease = Duration::microseconds(200);
+constexpr Duration kLongestServicePause = Duration::milliseconds(1);
+
+void signal(int fd) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
+}
+void drain(int fd) {
+  std::uint64_t count;
+  [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
+}
+
+void fire_after(int timer_fd, Duration delay) {
+  const itimerspec spec{{0, 0}, {static_cast<time_t>(delay.ns / 1'000'000'000), delay.ns % 1'000'000'000}};
+  ::timerfd_settime(timer_fd, 0, &spec, nullptr);
+}
+
+}  // namespace
+
+HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random,
+                       std::unique_ptr<Port> port, Options options)
+    : random_(std::move(random)),
+      nic_(config, *random_),
+      port_(std::move(port)),
+      capture_(std::move(options.capture)),
+      train_datagrams_(port_->limits().max_datagrams),
+      turn_(monotonic_now()) {
+  for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
+    trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
+  batch_.reserve(kTrainsPerBatch);
+  event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  VERBENA_ASSERT(event_fd_ >= 0 && wake_fd_ >= 0 && park_fd_ >= 0);
+  if (options.service_thread) service_ = std::thread([this] { serve(); });
+}
+
+HostDevice::~HostDevice() {
+  stop_service();
+  if (capture_) capture_->flush();
+  ::close(event_fd_);
+  ::close(wake_fd_);
+  ::close(park_fd_);
+}
+
+void HostDevice::stop_service() {
+  stopping_.store(true);
+  signal(wake_fd_);
+  fire_after(park_fd_, Duration{1});
+  if (service_.joinable()) service_.join();
+}
+
+void HostDevice::on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
+                             std::span<const std::byte> datagram) {
+  const std::uint64_t accepted = nic_.counters().rcvd_pkts;
+  nic_.handle_datagram(turn_, path, identification, datagram);
+  if (capture_)
+    capture_->received(turn_, path,
+                       nic_.counters().rcvd_pkts != accepted ? nic_.last_identification() : std::uint16_t{0},
+                       datagram);
+}
+
+bool HostDevice::drive(When when) {
+  turn_ = monotonic_now();
+  const bool received = port_->receive(*this) != 0;
+  if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
+  if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
+  const bool sent = transmit(!received || when == When::Serving);
+  collect_events();
+  if (!received && !sent && capture_) capture_->flush();
+  return received || sent;
+}
+
+// A few batches at most, however much a peer reads: who let go of the device sees what is left.
+// Data first; acknowledgements that are owed follow in the same call when data went or nothing came in (the
+// reply they would have delayed is out, or there is none).
+bool HostDevice::transmit(bool found_nothing) {
+  bool sent_any = false;
+  bool more = true;
+  for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
+    std::size_t count = 0;
+    while (count < kTrainsPerBatch) {
+      const bool flush = found_nothing || sent_any || count != 0;
+      if (!nic_.poll_transmit(turn_, Nic::Acks::Owed, *trains_[count]) &&
+          !(flush && nic_.poll_transmit(turn_, Nic::Acks::Flush, *trains_[count])))
+        break;
+      ++count;
+    }
+    more = count == kTrainsPerBatch;
+    sent_any = sent_any || count != 0;
+    if (count != 0) send_batch(count);
+  }
+  return sent_any;
+}
+
+void HostDevice::send_batch(std::size_t count) {
+  batch_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    batch_.push_back(trains_[i].get());
+    if (capture_) capture_->sent(turn_, *trains_[i]);
+  }
+  port_->send(batch_);
+  // The port may have learned that the network takes no segments: identifications must be what leaves.
+  const std::uint32_t most = port_->limits().max_datagrams;
+  if (most == train_datagrams_) return;
+  train_datagrams_ = most;
+  for (const auto& train : trains_) train->limit_datagrams(most);
+}
+
+void HostDevice::collect_events() {
+  if (!nic_.event_waits()) return;
+  const std::lock_guard guard(event_mutex_);
+  const bool was_empty = pending_events_.empty();
+  while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.emplace_back(*event);
+  for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.emplace_back(event);
+  if (was_empty && !pending_events_.empty()) signal(event_fd_);
+}
+
+std::optional<DeviceEvent> HostDevice::poll_event() {
+  const std::lock_guard guard(event_mutex_);
+  if (pending_events_.empty()) return std::nullopt;
+  std::optional<DeviceEvent> event = std::move(pending_events_.front());
+  pending_events_.pop_front();
+  if (pending_events_.empty()) quiet_event_fd();
+  return event;
+}
+
+bool HostDevice::has_event() {
+  const std::lock_guard guard(event_mutex_);
+  return !pending_events_.empty();
+}
+
+// A thread that sleeps on the port must look again no later than the device's next deadline.
+void HostDevice::wake_sleeper_for(Instant deadline) {
+  if (deadline.ns < waiter_sleeps_until_.load() || deadline.ns < service_sleeps_until_.load())
+    signal(wake_fd_);
+}
+
+void HostDevice::release() {
+  const Instant deadline = nic_.transmit_waits() ? Instant{0} : nic_.next_deadline();
+  owner_.unlock();
+  wake_sleeper_for(deadline);
+}
+
+// Whoever posts or lets go of the device makes sure that a doorbell rung in between is heard: either it sees
+// the bell here, or the ringer finds the device free.
+bool HostDevice::drive_while_rung() {
+  bool any = false;
+  for (;;) {
+    if (!nic_.doorbell_rang_since_release() || !owner_.try_lock()) return any;
+    turn_ = monotonic_now();
+    nic_.handle_doorbells(turn_);
+    any = transmit(false) || any;
+    collect_events();
+    release();
+  }
+}
+
+void HostDevice::finish_command() {
+  turn_ = monotonic_now();
+  if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
+  transmit(false);
+  collect_events();
+  release();
+  drive_while_rung();
+}
+
+void HostDevice::kick(core::QueuePair& queues) {
+  nic_.ring_doorbell(queues);
+  drive_while_rung();
+}
+
+bool HostDevice::progress() {
+  if (waiters_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+  if (!owner_.try_lock()) return false;
+  const bool any = drive(When::Polling);
+  lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
+  release();
+  drive_while_rung();
+  return any;
+}
+
+void HostDevice::sleep_on_port(Instant until, std::atomic<std::int64_t>& sleeping_until, int extra_fd) {
+  std::vector<pollfd> fds{{wake_fd_, POLLIN, 0}};
+  for (const int fd : port_->fds()) fds.push_back({fd, POLLIN, 0});
+  if (extra_fd >= 0) fds.push_back({extra_fd, POLLIN, 0});
+  sleeping_until.store(until.ns);
+  // What became due before that store woke nobody: look once more.
+  Instant wake_at = until;
+  owner_.lock();
+  wake_at = std::min(wake_at, nic_.next_deadline());
+  if (nic_.transmit_waits()) wake_at = Instant{0};
+  owner_.unlock();
+  if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
+  sleeping_until.store(wake_at.ns);
+  const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - monotonic_now()).ns, 0);
+  const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
+  ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
+  sleeping_until.store(0);
+  if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(wake_fd_);
+}
+
+void HostDevice::wait_event(Instant until) {
+  waiting_.fetch_add(1);
+  while (!has_event() && !woken_.exchange(false)) {
+    owner_.lock();
+    const bool any = drive(When::Serving);
+    release();
+    drive_while_rung();
+    if (any) continue;
+    if (monotonic_now() >= until) break;
+    sleep_on_port(until, waiter_sleeps_until_, event_fd_);
+  }
+  {
+    const std::lock_guard guard(event_mutex_);
+    if (pending_events_.empty()) quiet_event_fd();
+  }
+  // The service thread takes over, but not at once: whoever waits once will wait again.
+  if (waiting_.fetch_sub(1) > 1)
+    signal(wake_fd_);
+  else if (service_parked_.exchange(false))
+    fire_after(park_fd_, kLongestServicePause);
+}
+
+// By the descriptor that only the waiting side empties: the service thread may empty wake_fd_ before a waiter looks.
+void HostDevice::wake() {
+  woken_.store(true);
+  signal(event_fd_);
+}
+
+// A wake() that comes between is not lost: it set its flag first.
+void HostDevice::quiet_event_fd() {
+  drain(event_fd_);
+  if (woken_.load()) signal(event_fd_);
+}
+
+std::uint64_t HostDevice::random() {
+  return look([this] { return random_->next_u64(); });
+}
+
+void HostDevice::park_service() {
+  service_parked_.store(true);
+  pollfd timer{park_fd_, POLLIN, 0};
+  if (waiting_.load() != 0) ::ppoll(&timer, 1, nullptr, nullptr);
+  service_parked_.store(false);
+  if (!stopping_.load()) drain(park_fd_);
+}
+
+// Runs on the service thread.
+void HostDevice::serve() {
+  Duration pause = kLease;
+  while (!stopping_.load()) {
+    if (waiting_.load() != 0) {
+      park_service();
+      continue;
+    }
+    if (lease_until_.load(std::memory_order_relaxed) > monotonic_now().ns) {
+      // Somebody polls: look again later, the longer it goes on the less often.
+      pollfd timer{park_fd_, POLLIN, 0};
+      const timespec timeout{0, pause.ns};
+      if (::ppoll(&timer, 1, &timeout, nullptr) > 0 && !stopping_.load()) drain(park_fd_);
+      pause = std::min(pause * 2, kLongestServicePause);
+      continue;
+    }
+    pause = kLease;
+    owner_.lock();
+    const bool any = drive(When::Serving);
+    release();
+    drive_while_rung();
+    if (!any) sleep_on_port(Instant::never(), service_sleeps_until_, -1);
+  }
+}
+
+std::vector<NamedCounter> HostDevice::counters() {
+  return look([this] {
+    std::vector<NamedCounter> all;
+    for (const Counters::Named& c : nic_.counters().list()) all.push_back({std::string(c.name), c.value});
+    for (NamedCounter& c : port_->counters()) all.push_back(std::move(c));
+    return all;
+  });
+}
+
+std::vector<std::string> HostDevice::explain() {
+  return look([this] { return port_->explain(); });
+}
+
+std::string HostDevice::hint_about(const Gid& peer) {
+  return look([&] { return port_->hint_about(peer); });
+}
+
+std::string HostDevice::capture_failure() {
+  return look([this] { return capture_ ? capture_->failure() : std::string{}; });
+}
+
+}  // namespace verbena::soft

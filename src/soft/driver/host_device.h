@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device in the real world: one Nic pumped over one Port, by whoever polls, and by a service thread while
+// nobody does.
+//
+// One owner at a time holds the device: owner_. A poller drives it inline and renews the lease, a time until
+// which it is expected back. A thread in wait_event() sleeps on the port itself and drives when it wakes. The
+// service thread sleeps on the port only while no lease runs and nobody waits. It moves packets and
+// completions and never runs user code.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "soft/driver/capture.h"
+#include "soft/driver/port.h"
+#include "soft/nic.h"
+
+namespace verbena::soft {
+
+using DeviceEvent = std::variant<core::Event, cm::Event>;
+
+class HostDevice final : private DatagramSink {
+ public:
+  struct Options {
+    bool service_thread = true;
+    std::unique_ptr<Capture> capture;  // may be empty
+  };
+  HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random, std::unique_ptr<Port> port,
+             Options options);
+  ~HostDevice() override;
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+
+  // ---- Any thread.
+
+  // Runs f(Nic&, Instant now) as the owner, then sends what that made due.
+  template <class F>
+  auto with_nic(F&& f) {
+    struct Finish {
+      HostDevice& device;
+      ~Finish() { device.finish_command(); }
+    };
+    waiters_.fetch_add(1);
+    owner_.lock();
+    waiters_.fetch_sub(1);
+    const Finish finish{*this};
+    return std::forward<F>(f)(nic_, now());
+  }
+  // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
+  void kick(core::QueuePair& queues);
+  // Drives the device once: receive, timers, transmit. True when anything happened.
+  bool progress();
+  // Oldest event, if any.
+  std::optional<DeviceEvent> poll_event();
+  // Readable while poll_event() has something.
+  int event_fd() const { return event_fd_; }
+  // Blocks, driving the device, until an event waits or `until` has come.
+  void wait_event(Instant until);
+  // Makes the present or next wait_event() return. Safe in signal handlers.
+  void wake();
+  Instant now() const { return monotonic_now(); }
+  // From the device's random source.
+  std::uint64_t random();
+
+  const NicConfig& config() const { return nic_.config(); }
+  std::vector<NamedCounter> counters();
+  std::vector<std::string> explain();
+  std::string hint_about(const Gid& peer);
+  // Empty, or why the capture is incomplete.
+  std::string capture_failure();
+
+ private:
+  void on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
+                   std::span<const std::byte> datagram) override;
+  enum class When { Polling, Serving };
+  // Runs f() as the owner; f makes nothing due.
+  template <class F>
+  auto look(F&& f) {
+    struct Finish {
+      HostDevice& device;
+      ~Finish() {
+        device.owner_.unlock();
+        device.drive_while_rung();
+      }
+    };
+    owner_.lock();
+    const Finish finish{*this};
+    return std::forward<F>(f)();
+  }
+  // The rest is the owner's.
+  bool drive(When when);
+  bool transmit(bool found_nothing);
+  void send_batch(std::size_t count);
+  void collect_events();
+  void finish_command();
+  void release();  // gives the device up, and looks again for doorbells rung meanwhile
+  bool drive_while_rung();
+  void wake_sleeper_for(Instant deadline);
+  void serve();
+  // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
+  void sleep_on_port(Instant until, std::atomic<std::int64_t>& sleeping_until, int extra_fd);
+  void park_service();
+  bool has_event();
+  void quiet_event_fd();  // under event_mutex_, with no event pending
+  void stop_service();
+
+  const std::unique_ptr<RandomSource> random_;
+  Nic nic_;
+  const std::unique_ptr<Port> port_;
+  std::unique_ptr<Capture> capture_;
+  std::vector<std::unique_ptr<roce::Train>> trains_;
+  std::vector<const roce::Train*> batch_;
+  std::uint32_t train_datagrams_;  // what the port said last
+  Instant turn_;  // the clock, read once per turn
+
+  std::mutex owner_;
+  std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
+  std::atomic<std::int64_t> lease_until_{0};
+  // When the threads that sleep on the port look again by themselves; 0: not asleep.
+  std::atomic<std::int64_t> waiter_sleeps_until_{0};
+  std::atomic<std::int64_t> service_sleeps_until_{0};
+  std::atomic<int> waiting_{0};  // threads in wait_event(): they drive, the service thread parks
+  std::atomic<bool> service_parked_{false};
+
+  std::mutex event_mutex_;
+  std::deque<DeviceEvent> pending_events_;
+  int event_fd_ = -1;
+  int wake_fd_ = -1;  // wakes whoever sleeps on the port
+  int park_fd_ = -1;  // a timer that ends the service thread's pauses
+  std::atomic<bool> woken_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread service_;
+};
+
+}  // namespace verbena::soft

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/host_device.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "soft/driver/loopback/hub.h"
+#include "soft/driver/loopback/test_device_pair.h"
+
+namespace verbena::soft {
+namespace {
+
+// A network without anybody: it says what the device hands to it.
+class DeafPort final : public Port {
+ public:
+  explicit DeafPort(std::uint32_t& longest, std::uint32_t segments)
+      : longest_(longest), segments_(segments) {}
+  ~DeafPort() override { ::close(fd_); }
+  unsigned receive(DatagramSink&) override { return 0; }
+  void send(std::span<const roce::Train* const> trains) override {
+    for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
+    segments_ = 1;  // it has met a network without segmentation
+  }
+  std::vector<int> fds() const override { return {fd_}; }
+  roce::TrainLimits limits() const override {
+    roce::TrainLimits limits;
+    limits.max_datagrams = segments_;
+    return limits;
+  }
+  std::string hint_about(const Gid&) override { return {}; }
+  std::vector<std::string> explain() const override { return {}; }
+  std::vector<NamedCounter> counters() const override { return {}; }
+
+ private:
+  const int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::uint32_t& longest_;
+  std::uint32_t segments_;
+};
+
+NicConfig config_for(std::uint8_t last) {
+  NicConfig config;
+  config.address = Gid::from_ipv4(192, 0, 2, last);
+  config.path_mtu = 4096;
+  return config;
+}
+
+// Identifications are part of the checksum: datagrams that leave one by one all have the first one.
+TEST(HostDevice, sends_single_datagrams_once_the_port_has_lost_its_segmentation) {
+  std::uint32_t longest = 0;
+  HostDevice::Options options;
+  options.service_thread = false;
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::make_unique<DeafPort>(longest, 64),
+                    std::move(options));
+  test::End end(device);
+  end.connect(end, 1024);
+  end.post(SendOpcode::RdmaWrite, end, 0, 16 * 1024, 0);
+  EXPECT_GT(longest, 1u);
+  longest = 0;
+  while (longest == 0) device.progress();  // until it is sent again
+  EXPECT_EQ(longest, 1u);
+}
+
+// What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
+TEST(HostDevice, serves_a_long_read_in_turns) {
+  loopback::Hub hub;
+  NicConfig greedy = config_for(1);
+  greedy.transport.read_chunk_bytes = 4u << 20;  // as peers do that ask for all of it with one packet
+  const auto first = std::move(hub.open(greedy, std::make_unique<SeededRandom>(1), {}).value());
+  const auto second = std::move(hub.open(config_for(2), std::make_unique<SeededRandom>(2), {}).value());
+  test::End a(*first), b(*second);
+  a.connect(b);
+  b.connect(a);
+  std::fill(b.memory.begin(), b.memory.end(), std::byte{0x5a});
+  a.post(SendOpcode::RdmaRead, b, 0, 4u << 20, 0);
+  ASSERT_EQ(a.poll().status, CompletionStatus::Success);
+  EXPECT_TRUE(a.memory == b.memory);
+}
+
+// Whoever looks into the device hears a doorbell that rang meanwhile, as those who drive it do.
+TEST(HostDevice, hears_a_doorbell_that_rings_while_somebody_reads_counters) {
+  loopback::Hub hub;
+  const auto open = [&hub](std::uint8_t last) {
+    return std::move(hub.open(config_for(last), std::make_unique<SeededRandom>(last), {}).value());
+  };
+  const auto first = open(1), second = open(2);
+  test::End a(*first), b(*second);
+  a.connect(b);
+  b.connect(a);
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) static_cast<void>(first->counters());
+  });
+  for (int i = 0; i < 100; ++i) {
+    a.post(SendOpcode::RdmaWrite, b, 0, 8, 0);
+    Completion done;
+    while (a.ring->poll({&done, 1}) == 0) std::this_thread::yield();  // nobody drives but those who let go
+    ASSERT_EQ(done.status, CompletionStatus::Success);
+  }
+  stop = true;
+  reader.join();
+}
+
+}  // namespace
+}  // namespace verbena::soft

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a device's datagrams come from and go to: sockets, or other devices of this process.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "soft/driver/counter.h"
+#include "soft/roce/train.h"
+
+namespace verbena::soft {
+
+class DatagramSink {
+ public:
+  virtual ~DatagramSink() = default;
+  virtual void on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
+                           std::span<const std::byte> datagram) = 0;
+};
+
+// One thread at a time, but for wake-ups through fds().
+class Port {
+ public:
+  virtual ~Port() = default;
+  // One batch of what waits; returns how many datagrams.
+  virtual unsigned receive(DatagramSink& sink) = 0;
+  // In order per path. What cannot leave now is lost, as on any network.
+  virtual void send(std::span<const roce::Train* const> trains) = 0;
+  // Readable when receive() would find something.
+  virtual std::vector<int> fds() const = 0;
+  virtual roce::TrainLimits limits() const = 0;
+  // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
+  virtual std::string hint_about(const Gid& peer) = 0;
+  virtual std::vector<std::string> explain() const = 0;
+  virtual std::vector<NamedCounter> counters() const = 0;
+};
+
+}  // namespace verbena::soft

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receive half: recvmmsg into preallocated slots, with datagrams the kernel joined (GRO) handed out one
+// by one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "soft/driver/udp/counters.h"
+#include "soft/driver/udp/descriptor.h"
+#include "soft/driver/udp/socket_address.h"
+#include "soft/wire/path.h"
+
+namespace verbena::soft::udp {
+
+// Datagrams of one flow that arrived in one piece: all of segment_bytes but the last, which may be shorter.
+// Points into the receiver; valid until its next receive().
+struct ReceivedTrain {
+  wire::Path path;
+  std::span<const std::byte> bytes;
+  std::size_t segment_bytes = 0;
+};
+
+// Calls on_datagram(const wire::Path&, std::span<const std::byte>, unsigned index_in_train) for each
+// datagram. Returns how many there were.
+template <class F>
+unsigned split(const ReceivedTrain& train, F&& on_datagram) {
+  if (train.bytes.size() <= train.segment_bytes || train.segment_bytes == 0) {
+    on_datagram(train.path, train.bytes, 0u);
+    return 1;
+  }
+  unsigned index = 0;
+  for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_bytes, ++index)
+    on_datagram(train.path, train.bytes.subspan(at, std::min(train.segment_bytes, train.bytes.size() - at)),
+                index);
+  return index;
+}
+
+// One thread at a time.
+class Receiver {
+ public:
+  // Takes a bound non-blocking socket; `slots` is the number of trains a call can bring.
+  Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots);
+
+  int fd() const { return socket_.get(); }
+  // What is there now, without waiting; empty when nothing is.
+  std::span<const ReceivedTrain> receive(SocketCounters& counters);
+
+ private:
+  // The largest UDP payload, plus a stride that keeps slots from sharing cache sets.
+  static constexpr std::size_t kSlotBytes = 65'536;
+  static constexpr std::size_t kSlotStride = kSlotBytes + 192;
+  struct Control {
+    alignas(std::max_align_t) std::array<std::byte, 192> bytes;
+  };
+
+  void arm(std::size_t used);
+  int read_one();
+  void read(std::size_t slot, SocketCounters& counters);
+
+  Descriptor socket_;
+  Gid local_;
+  std::uint16_t port_;
+  bool streaming_ = false;          // the last call found something, so more may wait
+  std::uint32_t kernel_drops_ = 0;  // as last told, modulo 2^32
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<SocketAddress> peers_;
+  std::vector<Control> controls_;
+  std::vector<iovec> pieces_;
+  std::vector<mmsghdr> headers_;
+  std::vector<ReceivedTrain> trains_;
+};
+
+}  // namespace verbena::soft::udp

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The send half: sendmmsg of trains from several sockets, and the errors that come back, each with its peer.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "soft/driver/udp/counters.h"
+#include "soft/driver/udp/descriptor.h"
+#include "soft/driver/udp/socket_address.h"
+#include "soft/wire/path.h"
+
+namespace verbena::soft::udp {
+
+inline constexpr std::size_t kMaxTrainBytes = 65'000;
+inline constexpr std::size_t kMaxTrainPieces = 1'024;  // UIO_MAXIOV
+
+// Datagrams of one flow that leave together: all of segment_bytes but the last, which may be shorter, never
+// empty. On IPv4 datagram i of a train carries identification i. The pieces, laid end to end, are the
+// datagrams.
+struct OutTrain {
+  unsigned source_index = 0;  // path.source_port is the port of this sending socket
+  wire::Path path;
+  std::size_t segment_bytes = 0;
+  unsigned datagrams = 1;  // at most max_segments(), kMaxTrainBytes in all
+  std::span<const iovec> pieces;
+
+  // Written by send().
+  unsigned sent = 0;      // datagrams the kernel took
+  bool finished = false;  // nothing left to do; sent < datagrams when the rest was refused for good
+};
+
+// Why datagrams to a peer did not leave or did not arrive.
+struct SendError {
+  Gid peer;
+  int error = 0;              // an errno
+  unsigned mtu = 0;           // with EMSGSIZE: the largest IP datagram that passes, 0 if nobody said
+  bool from_network = false;  // an ICMP message said so; otherwise the kernel refused the send
+};
+
+// One thread at a time.
+class Sender {
+ public:
+  // Sockets are bound, non-blocking, unconnected; max_segments 1 means no segmentation offload.
+  Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const Gid& local,
+         std::uint32_t scope, unsigned max_segments, std::uint8_t hop_limit);
+
+  std::size_t sources() const { return sockets_.size(); }
+  std::uint16_t source_port(std::size_t index) const { return ports_[index]; }
+  int fd(std::size_t index) const { return sockets_[index].get(); }
+  unsigned max_segments() const { return max_segments_; }
+
+  // Sends what is not finished, in order within each source; one sendmmsg per source and 64 trains.
+  // Returns how many trains of the span are finished; with fewer than all, a socket is full: call again
+  // later.
+  unsigned send(std::span<OutTrain> trains, SocketCounters& counters);
+
+  // Reads the error queues of all sending sockets; for when one of them shows EPOLLERR. Returns how many it
+  // read.
+  unsigned read_errors(SocketCounters& counters);
+  // The oldest error not fetched yet.
+  std::optional<SendError> poll_error();
+
+ private:
+  enum class Outcome { Retry, Dropped, Full };
+  static constexpr std::size_t kBatch = 64;
+  static constexpr std::size_t kErrorsKept = 64;
+
+  struct Control {
+    alignas(std::max_align_t) std::array<std::byte, 96> bytes;
+  };
+
+  bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);
+  bool flush(std::size_t source, std::size_t count, SocketCounters& counters);
+  bool send_singles(std::size_t source, OutTrain& train, SocketCounters& counters);
+  std::size_t cut_into_singles(const OutTrain& train);
+  void fill(std::size_t slot, OutTrain& train);
+  void check(const OutTrain& train) const;
+  Outcome judge(std::size_t source, const Gid& peer, int error, unsigned& attempts, SocketCounters& counters);
+  unsigned read_errors_of(std::size_t source, SocketCounters& counters);
+  void record(const SendError& error, SocketCounters& counters);
+
+  std::vector<Descriptor> sockets_;
+  std::vector<std::uint16_t> ports_;
+  Gid local_;
+  std::uint32_t scope_;
+  unsigned max_segments_;
+  std::uint8_t hop_limit_;
+  unsigned local_mtu_hint_ = 0;  // what the kernel said with its last local EMSGSIZE
+
+  // The batch being sent; slot i belongs to *batch_[i].
+  std::vector<OutTrain*> batch_;
+  std::vector<std::size_t> batch_bytes_;
+  std::vector<SocketAddress> peers_;
+  std::vector<Control> controls_;
+  std::vector<mmsghdr> headers_;
+  // One train taken apart, for a device without segmentation offload.
+  std::vector<iovec> single_pieces_;
+  std::vector<mmsghdr> singles_;
+  std::vector<SendError> errors_;  // ring of kErrorsKept
+  std::size_t errors_first_ = 0;
+  std::size_t errors_count_ = 0;
+};
+
+// The longest train of UDP_SEGMENT this kernel takes from `local` (128, 64, …); 1 when it takes none.
+unsigned probe_max_segments(const Gid& local, std::uint32_t scope);
+
+}  // namespace verbena::soft::udp

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sockets of one RoCE device: one that receives on port 4791 of the device's address, and a few that
+// send. Knows datagrams and paths, nothing of queue pairs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "soft/driver/udp/counters.h"
+#include "soft/driver/udp/interfaces.h"
+#include "soft/driver/udp/receiver.h"
+#include "soft/driver/udp/sender.h"
+#include "verbena/base/result.h"
+
+namespace verbena::soft::udp {
+
+// What SO_RCVBUF grants a user at most unless the administrator raised net.core.rmem_max.
+inline constexpr unsigned kUsualReceiveBuffer = 212'992;
+inline constexpr std::uint16_t kFirstSourcePort = 0xc000;
+
+struct SocketOptions {
+  Gid address;  // one of this machine's; ignored with automatic_loopback
+  // Take the first address of 127.0.0.1, .2, .3 … whose port 4791 is free.
+  bool automatic_loopback = false;
+  unsigned loopback_candidates = 1'000;
+  unsigned sending_sockets = 4;  // 1 … 64
+  unsigned receive_slots = 16;   // trains one receive call can bring, 64 KiB of address space each
+  // Asked of SO_RCVBUF, which grants up to net.core.rmem_max and books double.
+  unsigned receive_buffer_bytes = 8u << 20;
+  unsigned send_buffer_bytes = 8u << 20;
+  bool segmentation = true;  // UDP_SEGMENT
+  bool coalescing = true;    // UDP_GRO
+  std::uint8_t hop_limit = 64;
+  // Whether arrivals tell their hop limit, at some 50 ns each; otherwise their paths say 64.
+  bool report_hop_limits = false;
+  unsigned busy_poll_us = 0;  // SO_BUSY_POLL; ignored where the kernel refuses
+};
+
+// One thread at a time; it may be a different one each time when something else orders them.
+class SocketSet {
+ public:
+  // AddressInUse names the owner of the port, AddressNotAvailable the addresses that are ours.
+  static Result<SocketSet> open(const SocketOptions& options);
+
+  const Gid& address() const { return local_.gid; }
+  const LocalAddress& interface() const { return local_; }
+  unsigned path_mtu() const { return path_mtu_for(local_.mtu); }
+  // As the kernel books it: about double of what was asked, or of net.core.rmem_max.
+  unsigned receive_buffer_bytes() const { return receive_buffer_bytes_; }
+
+  // Datagrams a train may have now; 1 when it may not be a train. Falls to 1 when a device turns out not to
+  // segment.
+  unsigned max_segments() const { return sender_.max_segments(); }
+  unsigned sources() const { return static_cast<unsigned>(sender_.sources()); }
+  std::uint16_t source_port(unsigned source_index) const { return sender_.source_port(source_index); }
+
+  // For epoll: EPOLLIN on the receiving, EPOLLOUT (after an incomplete send) and EPOLLERR on the sending
+  // ones.
+  int receive_fd() const { return receiver_.fd(); }
+  int send_fd(unsigned source_index) const { return sender_.fd(source_index); }
+
+  // See Receiver::receive and Sender.
+  std::span<const ReceivedTrain> receive() { return receiver_.receive(counters_); }
+  // on_datagram(const wire::Path&, std::span<const std::byte> datagram, unsigned index_in_train). The bytes
+  // stay until the next receive. Returns how many datagrams there were; 0 when none is waiting.
+  template <class F>
+  unsigned receive_batch(F&& on_datagram) {
+    unsigned count = 0;
+    for (const ReceivedTrain& train : receive()) count += split(train, on_datagram);
+    return count;
+  }
+  unsigned send(std::span<OutTrain> trains) { return sender_.send(trains, counters_); }
+  // For the length of a capture, say. See SocketOptions::report_hop_limits.
+  void report_hop_limits(bool on);
+  unsigned read_errors() { return sender_.read_errors(counters_); }
+  std::optional<SendError> poll_error() { return sender_.poll_error(); }
+
+  const SocketCounters& counters() const { return counters_; }
+
+ private:
+  SocketSet(LocalAddress local, Receiver receiver, Sender sender, unsigned receive_buffer_bytes)
+      : local_(std::move(local)),
+        receiver_(std::move(receiver)),
+        sender_(std::move(sender)),
+        receive_buffer_bytes_(receive_buffer_bytes) {}
+
+  LocalAddress local_;
+  Receiver receiver_;
+  Sender sender_;
+  unsigned receive_buffer_bytes_;
+  SocketCounters counters_;
+};
+
+}  // namespace verbena::soft::udp

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the socket tests share: datagrams with a pattern, and reading until as many as expected are there.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "soft/driver/udp/sockets.h"
+#include "soft/driver/udp/test_network.h"
+
+namespace verbena::soft::udp::testing {
+
+using Bytes = std::vector<std::byte>;
+
+// Bytes that tell their own index, so that a datagram cut at the wrong place or taken from another train
+// shows.
+inline Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i)
+    bytes[i] = static_cast<std::byte>((i * 31 + (i >> 8) * 7 + seed * 101) & 0xff);
+  return bytes;
+}
+
+struct Arrival {
+  wire::Path path;
+  Bytes bytes;
+  unsigned index_in_train = 0;
+};
+
+// One train over bytes that stay with it. Deque elements do not move, so a span of pieces stays valid.
+struct Train {
+  Bytes bytes;
+  std::vector<iovec> pieces;
+};
+
+class TrainBuilder {
+ public:
+  explicit TrainBuilder(const SocketSet& from) : from_(from) {}
+
+  // `piece_bytes` 0: one piece. Otherwise pieces of that size, which need not fall on segment boundaries.
+  OutTrain& add(const Gid& to, std::size_t total, std::size_t segment, unsigned source = 0,
+                std::size_t piece_bytes = 0) {
+    store_.push_back(Train{pattern(total, static_cast<unsigned>(store_.size())), {}});
+    Train& train = store_.back();
+    const std::size_t step = piece_bytes == 0 ? std::max<std::size_t>(total, 1) : piece_bytes;
+    for (std::size_t at = 0; at < total; at += step)
+      train.pieces.push_back(iovec{train.bytes.data() + at, std::min(step, total - at)});
+    OutTrain out;
+    out.source_index = source;
+    out.path.source = from_.address();
+    out.path.destination = to;
+    out.path.source_port = from_.source_port(source);
+    out.segment_bytes = segment;
+    out.datagrams = static_cast<unsigned>((total + segment - 1) / segment);
+    out.pieces = train.pieces;
+    trains_.push_back(out);
+    return trains_.back();
+  }
+
+  std::vector<OutTrain>& trains() { return trains_; }
+  // Datagram `index` of train `train`, as it must arrive.
+  Bytes datagram(std::size_t train, unsigned index) const {
+    const Bytes& bytes = store_[train].bytes;
+    const std::size_t segment = trains_[train].segment_bytes;
+    const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(index * segment);
+    const std::size_t length = std::min(segment, bytes.size() - index * segment);
+    return Bytes(first, first + static_cast<std::ptrdiff_t>(length));
+  }
+
+ private:
+  const SocketSet& from_;
+  std::deque<Train> store_;
+  std::vector<OutTrain> trains_;
+};
+
+// Waits for datagrams until `wanted` have come or nothing has come for a good while.
+inline std::vector<Arrival> collect(SocketSet& sockets, std::size_t wanted) {
+  std::vector<Arrival> arrivals;
+  while (arrivals.size() < wanted) {
+    pollfd waiting{sockets.receive_fd(), POLLIN, 0};
+    if (::poll(&waiting, 1, 5'000) <= 0) break;
+    sockets.receive_batch([&](const wire::Path& path, std::span<const std::byte> datagram, unsigned index) {
+      arrivals.push_back({path, Bytes(datagram.begin(), datagram.end()), index});
+    });
+  }
+  return arrivals;
+}
+
+inline bool is_quiet(SocketSet& sockets) {
+  return sockets.receive_batch([](const wire::Path&, std::span<const std::byte>, unsigned) {}) == 0;
+}
+
+inline SocketSet open_at(const Gid& address, SocketOptions options = {}) {
+  TestNetwork::enter();
+  options.address = address;
+  auto sockets = SocketSet::open(options);
+  if (!sockets) ADD_FAILURE() << sockets.error().to_string();
+  return std::move(sockets).value();
+}
+
+inline SocketSet open_automatic(SocketOptions options = {}) {
+  TestNetwork::enter();
+  options.automatic_loopback = true;
+  auto sockets = SocketSet::open(options);
+  if (!sockets) ADD_FAILURE() << sockets.error().to_string();
+  return std::move(sockets).value();
+}
+
+}  // namespace verbena::soft::udp::testing

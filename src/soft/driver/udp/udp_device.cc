@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/udp/udp_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "soft/driver/udp/crypto_random.h"
+#include "soft/driver/udp/sockets.h"
+
+namespace verbena::soft {
+
+namespace {
+
+using udp::OutTrain;
+using udp::SocketSet;
+
+std::string words_for(const udp::SendError& error) {
+  std::string text = std::strerror(error.error);
+  if (error.error == ECONNREFUSED) text = "port 4791 is closed there: no RoCE device at this address";
+  if (error.error == EMSGSIZE && error.mtu != 0)
+    text = "packets are too long for the path, whose MTU is " + std::to_string(error.mtu);
+  return text + (error.from_network ? " (told by ICMP)" : " (told by our kernel)");
+}
+
+class UdpPort final : public Port {
+ public:
+  explicit UdpPort(SocketSet sockets) : sockets_(std::move(sockets)) {}
+
+  unsigned receive(DatagramSink& sink) override {
+    return sockets_.receive_batch([&](const wire::Path& path, std::span<const std::byte> datagram, unsigned) {
+      sink.on_datagram(path, std::nullopt, datagram);
+    });
+  }
+
+  void send(std::span<const roce::Train* const> trains) override {
+    pieces_.clear();
+    out_.clear();
+    std::size_t total = 0;
+    for (const roce::Train* train : trains) total += train->pieces().size();
+    pieces_.reserve(total);  // spans below stay valid
+    for (const roce::Train* train : trains) {
+      const std::size_t first = pieces_.size();
+      for (const roce::Piece& piece : train->pieces())
+        pieces_.push_back({const_cast<std::byte*>(piece.data), piece.size});
+      OutTrain out;
+      out.source_index = train->source_index();
+      out.path = train->path();
+      out.segment_bytes = train->segment_bytes();
+      out.datagrams = train->datagrams();
+      out.pieces = {pieces_.data() + first, pieces_.size() - first};
+      out_.push_back(out);
+    }
+    sockets_.send(out_);
+    while (const auto error = sockets_.poll_error()) remember(*error);
+  }
+
+  std::vector<int> fds() const override { return {sockets_.receive_fd()}; }
+
+  roce::TrainLimits limits() const override {
+    roce::TrainLimits limits;
+    limits.max_datagrams = std::max(sockets_.max_segments(), 1u);
+    limits.max_bytes = udp::kMaxTrainBytes;
+    return limits;
+  }
+
+  std::string hint_about(const Gid& peer) override {
+    sockets_.read_errors();  // what nobody's send has met yet
+    while (const auto error = sockets_.poll_error()) remember(*error);
+    const auto found = hints_.find(peer);
+    return found == hints_.end() ? std::string{} : found->second;
+  }
+
+  std::vector<std::string> explain() const override {
+    const udp::LocalAddress& local = sockets_.interface();
+    std::string ports;
+    for (unsigned i = 0; i < sockets_.sources(); ++i)
+      ports += (i == 0 ? "" : ", ") + std::to_string(sockets_.source_port(i));
+    return {
+        "address " + local.gid.to_string() + " on interface " + local.interface_name + ", MTU " +
+            std::to_string(local.mtu) + " -> path MTU " + std::to_string(sockets_.path_mtu()),
+        "RoCEv2 in user space over UDP: receives on port 4791 of that address, sends from ports " + ports,
+        "segmentation offload: up to " + std::to_string(sockets_.max_segments()) + " datagrams per send",
+        "receive buffer: " + std::to_string(sockets_.receive_buffer_bytes()) +
+            " bytes, as the kernel books it",
+    };
+  }
+
+  std::vector<NamedCounter> counters() const override {
+    const udp::SocketCounters& c = sockets_.counters();
+    return {{"udp_send_calls", c.send_calls},
+            {"udp_sent_trains", c.sent_trains},
+            {"udp_sent_datagrams", c.sent_datagrams},
+            {"udp_dropped_datagrams", c.dropped_datagrams},
+            {"udp_send_full", c.send_full},
+            {"udp_send_errors", c.send_errors},
+            {"udp_gso_refused", c.gso_refused},
+            {"udp_receive_calls", c.receive_calls},
+            {"udp_received_trains", c.received_trains},
+            {"udp_received_datagrams", c.received_datagrams},
+            {"udp_receive_errors", c.receive_errors},
+            {"udp_receive_drops", c.receive_drops}};
+  }
+
+ private:
+  void remember(const udp::SendError& error) {
+    constexpr std::size_t kHints = 1024;
+    if (hints_.size() < kHints || hints_.contains(error.peer)) hints_[error.peer] = words_for(error);
+  }
+
+  SocketSet sockets_;
+  std::vector<iovec> pieces_;
+  std::vector<OutTrain> out_;
+  std::map<Gid, std::string> hints_;
+};
+
+}  // namespace
+
+Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
+  udp::SocketOptions socket_options;
+  socket_options.address = options.address;
+  socket_options.automatic_loopback = options.address.is_zero();
+  socket_options.report_hop_limits = !options.pcap_file.empty();
+  if (options.receive_buffer_bytes != 0) socket_options.receive_buffer_bytes = options.receive_buffer_bytes;
+  Result<SocketSet> sockets = SocketSet::open(socket_options);
+  if (!sockets) return std::move(sockets).error();
+
+  UdpDevice result;
+  result.local = sockets->interface();
+  if (sockets->path_mtu() == 0)
+    return Error{ErrorCode::NotSupported,
+                 "interface " + result.local.interface_name + " has MTU " + std::to_string(result.local.mtu) +
+                     ", RoCE needs at least 336; choose another address or raise it"};
+  HostDevice::Options device_options;
+  device_options.service_thread = options.service_thread;
+  if (!options.pcap_file.empty()) {
+    auto capture = Capture::open(options.pcap_file, result.local.interface_name);
+    if (!capture) return std::move(capture).error();
+    device_options.capture = std::move(*capture);
+  }
+  NicConfig config = options.nic;
+  config.address = result.local.gid;
+  config.path_mtu = sockets->path_mtu();
+  if (options.path_mtu != 0) config.path_mtu = std::min(config.path_mtu, options.path_mtu);
+  config.source_ports.clear();
+  for (unsigned i = 0; i < sockets->sources(); ++i) config.source_ports.push_back(sockets->source_port(i));
+  result.device =
+      std::make_unique<HostDevice>(config, std::make_unique<udp::CryptoRandom>(),
+                                   std::make_unique<UdpPort>(std::move(*sockets)), std::move(device_options));
+  return result;
+}
+
+}  // namespace verbena::soft

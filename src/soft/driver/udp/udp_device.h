@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device over UDP sockets: opens them, chooses the address, and pumps.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "soft/driver/host_device.h"
+#include "soft/driver/udp/interfaces.h"
+
+namespace verbena::soft {
+
+struct UdpDeviceOptions {
+  Gid address;                             // zero: the first free address of 127/8
+  std::string pcap_file;                   // empty: no capture
+  std::uint32_t receive_buffer_bytes = 0;  // 0: as much as one gets
+  std::uint32_t path_mtu = 0;              // 0: from the interface; otherwise no more than that
+  bool service_thread = true;
+  NicConfig nic;  // address, path MTU and source ports are filled in
+};
+
+struct UdpDevice {
+  udp::LocalAddress local;
+  std::unique_ptr<HostDevice> device;
+};
+
+// AddressInUse names the owner of the port, AddressNotAvailable the addresses that are ours.
+Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options);
+
+}  // namespace verbena::soft

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connection management and events of the software device.
+#include <variant>
+
+#include "soft/provider/soft_queues.h"
+
+namespace verbena::soft {
+
+using provider::ConnectionId;
+using provider::ConnectionParameters;
+using provider::Event;
+using provider::ListenerId;
+
+namespace {
+
+cm::ConnectionId to_cm(ConnectionId id) { return {static_cast<std::uint64_t>(id)}; }
+cm::ListenerId to_cm(ListenerId id) { return {static_cast<std::uint64_t>(id)}; }
+
+Event::Kind to_provider(cm::EventType type) {
+  switch (type) {
+    case cm::EventType::ConnectRequest:
+      return Event::Kind::ConnectRequest;
+    case cm::EventType::ConnectResponse:
+      return Event::Kind::ConnectResponse;
+    case cm::EventType::Established:
+      return Event::Kind::Established;
+    case cm::EventType::Rejected:
+      return Event::Kind::Rejected;
+    case cm::EventType::Unreachable:
+      return Event::Kind::Unreachable;
+    case cm::EventType::ConnectError:
+      return Event::Kind::ConnectError;
+    case cm::EventType::Disconnected:
+      return Event::Kind::Disconnected;
+    case cm::EventType::TimewaitExit:
+      break;
+  }
+  return Event::Kind::TimewaitExit;
+}
+
+Event to_provider(const core::Event& from) {
+  Event event;
+  event.kind = from.kind == core::Event::Kind::Completion ? Event::Kind::Completion : Event::Kind::Async;
+  event.async = from.type;
+  event.qpn = from.qpn;
+  event.cq = provider::CqId{from.cq.value};
+  return event;
+}
+
+Event to_provider(const cm::Event& from) {
+  Event event;
+  event.kind = to_provider(from.type);
+  event.qpn = from.parameters.local_qpn;
+  event.listener = ListenerId{from.listener.value};
+  event.connection = ConnectionId{from.connection.value};
+  event.reason = from.reason;
+  const auto data = from.private_data.span();
+  event.private_data.assign(data.begin(), data.end());
+  return event;
+}
+
+}  // namespace
+
+Psn SoftContext::chosen_psn(Psn wanted) {
+  if (wanted.value() != 0) return wanted;
+  return Psn{static_cast<std::uint32_t>(random() >> 40)};
+}
+
+Result<ListenerId> SoftContext::listen(std::uint16_t port, int backlog) {
+  const auto waiting = static_cast<std::uint32_t>(backlog > 0 ? backlog : 1);
+  auto id = device_->with_nic(
+      [&](Nic& nic, Instant now) { return nic.cm().listen(now, cm::PortSpace::Tcp, port, waiting); });
+  if (!id) return id.error();
+  return ListenerId{id->value};
+}
+
+Result<std::uint16_t> SoftContext::listener_port(ListenerId listener) const {
+  return device_->with_nic([&](Nic& nic, Instant) { return nic.cm().listening_port(to_cm(listener)); });
+}
+
+Result<void> SoftContext::stop_listening(ListenerId listener) {
+  return device_->with_nic(
+      [&](Nic& nic, Instant now) { return nic.cm().stop_listening(now, to_cm(listener)); });
+}
+
+Result<ConnectionId> SoftContext::connect(const ConnectionParameters& parameters,
+                                          std::span<const std::byte> private_data) {
+  cm::ConnectParams params;
+  params.remote = parameters.remote;
+  params.port = parameters.port;
+  params.qpn = parameters.local_qpn;
+  params.starting_psn = chosen_psn(parameters.local_psn);
+  params.responder_resources = parameters.responder_resources;
+  params.initiator_depth = parameters.initiator_depth;
+  params.retry_count = parameters.retry_count;
+  params.rnr_retry_count = parameters.rnr_retry;
+  params.path_mtu_bytes = parameters.path_mtu != 0 ? parameters.path_mtu : info_.active_mtu;
+  params.ack_timeout_code = parameters.timeout;
+  params.traffic_class = parameters.traffic_class;
+  params.private_data = private_data;
+  auto id = device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().connect(now, params); });
+  if (!id) return id.error();
+  return ConnectionId{id->value};
+}
+
+Result<void> SoftContext::accept(ConnectionId connection, const ConnectionParameters& parameters,
+                                 std::span<const std::byte> private_data) {
+  cm::AcceptParams params;
+  params.qpn = parameters.local_qpn;
+  params.starting_psn = chosen_psn(parameters.local_psn);
+  params.responder_resources = parameters.responder_resources;
+  params.initiator_depth = parameters.initiator_depth;
+  params.rnr_retry_count = parameters.rnr_retry;
+  params.private_data = private_data;
+  {
+    const std::lock_guard guard(mutex_);
+    accepted_[params.qpn.value()] = connection;
+  }
+  return device_->with_nic(
+      [&](Nic& nic, Instant now) { return nic.cm().accept(now, to_cm(connection), params); });
+}
+
+Result<void> SoftContext::reject(ConnectionId connection, std::span<const std::byte> private_data) {
+  return device_->with_nic(
+      [&](Nic& nic, Instant now) { return nic.cm().reject(now, to_cm(connection), private_data); });
+}
+
+Result<void> SoftContext::confirm(ConnectionId connection) {
+  return device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().confirm(now, to_cm(connection)); });
+}
+
+Result<void> SoftContext::disconnect(ConnectionId connection) {
+  return device_->with_nic(
+      [&](Nic& nic, Instant now) { return nic.cm().disconnect(now, to_cm(connection)); });
+}
+
+Result<void> SoftContext::destroy_connection(ConnectionId connection) {
+  return device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().destroy(now, to_cm(connection)); });
+}
+
+Result<ConnectionParameters> SoftContext::connection_parameters(ConnectionId connection) const {
+  auto info = device_->with_nic([&](Nic& nic, Instant) { return nic.cm().query(to_cm(connection)); });
+  if (!info) return info.error();
+  const cm::ConnectionParameters& from = info->parameters;
+  ConnectionParameters to;
+  to.remote = from.remote;
+  to.port = from.remote_port;
+  to.local_qpn = from.local_qpn;
+  to.local_psn = from.local_psn;
+  to.remote_qpn = from.remote_qpn;
+  to.remote_psn = from.remote_psn;
+  to.path_mtu = from.path_mtu_bytes;
+  to.responder_resources = from.responder_resources;
+  to.initiator_depth = from.initiator_depth;
+  to.retry_count = from.retry_count;
+  to.rnr_retry = from.rnr_retry_count;
+  to.timeout = from.ack_timeout_code;
+  to.traffic_class = from.traffic_class;
+  return to;
+}
+
+void SoftContext::establish_on(Qpn qpn) {
+  ConnectionId connection{};
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = accepted_.find(qpn.value());
+    if (found == accepted_.end()) return;
+    connection = found->second;
+    accepted_.erase(found);
+  }
+  static_cast<void>(
+      device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().establish(now, to_cm(connection)); }));
+}
+
+std::optional<Event> SoftContext::poll_event() {
+  auto from = device_->poll_event();
+  if (!from) return std::nullopt;
+  Event event = std::visit([](const auto& e) { return to_provider(e); }, *from);
+  if (event.kind == Event::Kind::Async && event.async == AsyncEventType::CommEstablished)
+    establish_on(event.qpn);
+  if (event.kind == Event::Kind::Established) {
+    const std::lock_guard guard(mutex_);
+    accepted_.erase(event.qpn.value());
+  }
+  return event;
+}
+
+}  // namespace verbena::soft

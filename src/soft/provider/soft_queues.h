@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data path of the software device: the queues of the core, and the doorbell.
+#pragma once
+
+#include "soft/provider/soft_context.h"
+
+namespace verbena::soft {
+
+class SoftContext::Cq final : public provider::CompletionQueueOps {
+ public:
+  explicit Cq(core::CompletionQueue& queue) : queue_(queue) {}
+  std::size_t poll(std::span<Completion> out) override { return queue_.looks_empty() ? 0 : queue_.poll(out); }
+  void arm(bool solicited_only) override { queue_.arm(solicited_only); }
+
+ private:
+  core::CompletionQueue& queue_;
+};
+
+class SoftContext::Qp final : public provider::QueuePairOps {
+ public:
+  Qp(HostDevice& device, core::QueuePair& queues) : device_(device), queues_(queues) {}
+
+  PostResult post_send(std::span<const SendRequest> requests) override {
+    const PostResult result = queues_.post_send(requests);
+    if (result.posted != 0) device_.kick(queues_);
+    return result;
+  }
+  PostResult post_receive(std::span<const ReceiveRequest> requests) override {
+    const PostResult result = queues_.post_receive(requests);
+    // A queue pair that goes to ERR at this moment may have flushed without seeing the request.
+    if (result.posted != 0) device_.kick(queues_);
+    return result;
+  }
+  QueuePairState state() const override { return queues_.state(); }
+
+ private:
+  HostDevice& device_;
+  core::QueuePair& queues_;
+};
+
+}  // namespace verbena::soft
