@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an example as a user would: run_pair.py PROGRAM CLIENTS EXPECTED...
+
+Starts PROGRAM as server, then CLIENTS more that connect to the address it prints; every EXPECTED text must appear
+in what they say together, and all must succeed."""
+
+import subprocess
+import sys
+
+SECONDS = 120
+
+
+def main(program, clients, expected):
+    server = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
+    address = server.stdout.readline().split()[-1]
+    others = [subprocess.Popen([program, address], stdout=subprocess.PIPE, text=True) for _ in range(clients)]
+    try:
+        said = "".join(process.communicate(timeout=SECONDS)[0] for process in others + [server])
+    finally:
+        for process in others + [server]:
+            if process.poll() is None:
+                process.kill()
+    print(said)
+    codes = [process.returncode for process in others + [server]]
+    missing = [text for text in expected if text not in said]
+    if any(codes) or missing:
+        sys.exit(f"exit codes {codes}, missing {missing}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What drives devices, finishes operations and runs callbacks: in the thread that calls it, and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+#include "verbena/device/device.h"
+
+namespace verbena {
+
+class EngineState;
+
+// How waiting is done when there is nothing to do.
+enum class WaitMode : std::uint8_t {
+  Busy,      // poll on: lowest latency, one processor
+  Event,     // sleep until the device has something: no processor, some microseconds more
+  Adaptive,  // poll for EngineOptions::spin, then sleep
+};
+
+struct EngineOptions {
+  WaitMode wait = WaitMode::Adaptive;
+  Duration spin = Duration::microseconds(50);  // Adaptive: how long to poll before sleeping
+};
+
+// Drives one or more devices. It owns no thread: work happens inside run_once(), run_until() and the waits of
+// operations and connections, and there alone user callbacks run.
+//
+// Lifetime: devices outlive the engine; the engine outlives the connections and listeners made with it.
+// Threads: one at a time, for the engine and everything made with it. wake() from any.
+// Time is the first device's, so that a program may run in virtual time.
+class ProgressEngine {
+ public:
+  // Attaches `device`. Errors: Busy (the device has an engine already), IoError (no descriptor to wait on).
+  static Result<ProgressEngine> create(Device& device, const EngineOptions& options = {});
+  ProgressEngine(ProgressEngine&& other) noexcept;
+  ProgressEngine& operator=(ProgressEngine&& other) noexcept;
+  ~ProgressEngine();
+
+  // One more device. Errors as create(); a device in virtual time stands alone.
+  Result<void> add(Device& device);
+
+  // Drives every device once, finishes what completed, runs its callbacks. Never blocks; true when anything happened.
+  // May be called from a callback.
+  bool run_once();
+  // Runs until done() holds or `deadline` has come, waiting in between as the options say. Returns done().
+  template <class Predicate>
+  bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
+    while (!done()) {
+      if (run_once()) continue;
+      if (now() >= deadline) return done();
+      wait(deadline);
+    }
+    return true;
+  }
+  template <class Predicate>
+  bool run_until(Predicate&& done, Duration timeout) {
+    return run_until(std::forward<Predicate>(done), now() + timeout);
+  }
+  // Blocks, in the way the options say, until there may be work for run_once(), wake() was called or `until` has come.
+  // It may return early.
+  void wait(Instant until);
+  // Makes the present or next wait() return. Any thread, and signal handlers.
+  void wake();
+
+  // ---- For programs with an event loop of their own: when run_once() finds nothing, call prepare_wait(); if that
+  // says true, wait for fd() to become readable, then call run_once() until it finds nothing. One descriptor covers
+  // devices, deadlines and wake(). -1 in virtual time.
+  int fd() const;
+  // False when work arrived meanwhile.
+  bool prepare_wait();
+
+  Instant now() const;
+  // The device given to create(), which must still be where it was then.
+  Device& device();
+
+  // For the library's upper layers.
+  EngineState& state() { return *state_; }
+
+ private:
+  explicit ProgressEngine(std::unique_ptr<EngineState> state);
+  std::unique_ptr<EngineState> state_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reliable connection to a peer: messages, its memory, atomics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verbena/async/operation.h"
+#include "verbena/async/progress_engine.h"
+#include "verbena/base/result.h"
+#include "verbena/base/verbs.h"
+#include "verbena/connection/endpoint.h"
+#include "verbena/device/device.h"
+#include "verbena/device/remote_memory.h"
+
+namespace verbena {
+
+class ConnectionState;
+
+// Private data each message of connection management can carry, bytes. The receiver sees it padded with zeros to this.
+inline constexpr std::size_t kMaxConnectPrivateData = 56;
+inline constexpr std::size_t kMaxAcceptPrivateData = 196;
+inline constexpr std::size_t kMaxRejectPrivateData = 148;
+
+struct ConnectionOptions {
+  QueuePairCapabilities queues{};                 // work that can be in flight at once
+  ReliabilityOptions reliability{};               // a dead peer is noticed within a second by default
+  Device* device = nullptr;                       // one of the engine's; nullptr: its first
+  ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
+  std::uint32_t path_mtu = 0;                     // bytes per packet at most; 0: what both devices can do
+  Duration connect_timeout = Duration::seconds(5);
+  // While operations wait for the peer and nothing is on its way there, an empty WRITE asks every so often whether it
+  // still lives; without it, a receiver would never learn that its sender died. 0: never. A peer whose queue pair does
+  // not grant RemoteWrite answers with an error that ends the connection: turn this off towards it.
+  Duration keep_alive = Duration::seconds(1);
+};
+
+enum class ConnectionPhase : std::uint8_t {
+  Prepared,    // made, not connected: receives may be posted
+  Connecting,  // the handshake is under way
+  Established,
+  Closed,  // ended as asked by either side
+  Broken,  // ended otherwise: see Connection::status()
+};
+std::string_view to_string(ConnectionPhase phase);
+
+// One end of a reliable connection.
+//
+//   auto connection = Connection::connect(engine, "127.0.0.1:7471");
+//
+// Operations run in the order they are started; READ and atomics may be overtaken by later SENDs and WRITEs unless
+// those carry SendFlags::Fence. Memory is registered with the connection's device (Device::register_memory).
+//
+// Every operation exists twice: one builds the operation and starts it, the other starts one that exists. See Operation
+// for memory, deadlines and errors. Errors of operations: QueueFull (as many are in flight as `queues` allows),
+// InvalidArgument, LocalProtectionError, LocalLengthError, RemoteAccessError, RemoteInvalidRequest, RetryExceeded (the
+// peer stopped answering), RnrRetryExceeded, Disconnected (the peer closed), ConnectionLost (an earlier error broke the
+// connection: status() says which), Flushed, Cancelled, DeadlineExceeded.
+//
+// Lifetime: the engine and the device outlive it. Destroying it cancels what is in flight and tells the peer; close()
+// first where the last messages matter. Threads: the engine's.
+class Connection {
+ public:
+  // Connects to "host:port" or a verbena:// URL and waits until it is established. `private_data` goes to the listener.
+  // Errors: InvalidArgument (address, options, private data too long), NotFound (no such host), Unreachable (no answer
+  // within the timeout, or the device cannot reach that address), ConnectionRefused (nobody listens there), Rejected
+  // (the application there said no), ResourceExhausted.
+  static Result<Connection> connect(ProgressEngine& engine, std::string_view address,
+                                    const ConnectionOptions& options = {},
+                                    std::span<const std::byte> private_data = {});
+  // A connection to be: receives may be started before connect_to() or ConnectionRequest::accept(), so that none of the
+  // peer's messages finds no receive.
+  static Result<Connection> prepare(ProgressEngine& engine, const ConnectionOptions& options = {});
+  // As connect(). When it fails, the connection is spent, and private_data() holds what came with a rejection.
+  Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data = {});
+  // Drives the engine until the handshake is over. It succeeded even when the peer has closed the connection since.
+  // Errors: the reason it failed, TimedOut.
+  Result<void> wait_established(Duration timeout = Duration::seconds(5));
+
+  Connection(Connection&& other) noexcept;
+  Connection& operator=(Connection&& other) noexcept;
+  ~Connection();
+
+  // ---- Messages. The receiver must have a receive in flight for each; its bytes end up there.
+  Operation send(Segments local, SendFlags flags = SendFlags::None);
+  Operation& send(Operation& operation, Segments local, SendFlags flags = SendFlags::None);
+  Operation send_with_immediate(Segments local, std::uint32_t immediate, SendFlags flags = SendFlags::None);
+  Operation& send_with_immediate(Operation& operation, Segments local, std::uint32_t immediate,
+                                 SendFlags flags = SendFlags::None);
+  // At most queues().max_inline_bytes of any memory, copied when started.
+  Operation send_inline(std::span<const std::byte> bytes, SendFlags flags = SendFlags::None);
+  Operation& send_inline(Operation& operation, std::span<const std::byte> bytes,
+                         SendFlags flags = SendFlags::None);
+  // Done when a message, or a WRITE with immediate, has arrived. A message longer than `local` breaks the connection
+  // (LocalLengthError here, RemoteInvalidRequest there).
+  Operation receive(Segments local);
+  Operation& receive(Operation& operation, Segments local);
+
+  // ---- The peer's memory. The peer's application takes no part, except that a WRITE with immediate finishes one of
+  // its receives.
+  Operation write(Segments local, const RemoteMemory& remote, SendFlags flags = SendFlags::None);
+  Operation& write(Operation& operation, Segments local, const RemoteMemory& remote,
+                   SendFlags flags = SendFlags::None);
+  Operation write_with_immediate(Segments local, const RemoteMemory& remote, std::uint32_t immediate,
+                                 SendFlags flags = SendFlags::None);
+  Operation& write_with_immediate(Operation& operation, Segments local, const RemoteMemory& remote,
+                                  std::uint32_t immediate, SendFlags flags = SendFlags::None);
+  // Fills `local` from the beginning of `remote`, which is at least as long.
+  Operation read(Segments local, const RemoteMemory& remote, SendFlags flags = SendFlags::None);
+  Operation& read(Operation& operation, Segments local, const RemoteMemory& remote,
+                  SendFlags flags = SendFlags::None);
+  // On 8 bytes at remote.address, which is a multiple of 8. OperationOutcome::value is what was there before.
+  Operation compare_and_swap(const RemoteMemory& remote, std::uint64_t expected, std::uint64_t desired);
+  Operation& compare_and_swap(Operation& operation, const RemoteMemory& remote, std::uint64_t expected,
+                              std::uint64_t desired);
+  Operation fetch_and_add(const RemoteMemory& remote, std::uint64_t addend);
+  Operation& fetch_and_add(Operation& operation, const RemoteMemory& remote, std::uint64_t addend);
+
+  // ---- Verbs, for programs that count requests themselves. Ids are below 2^31; completions go to the handler, from
+  // the engine. Operations and posts share the queues.
+  PostResult post_send(std::span<const SendRequest> requests);
+  PostResult post_receive(std::span<const ReceiveRequest> requests);
+  void on_completion(std::function<void(const Completion&)> handler);
+
+  // ---- Ending.
+  // Waits until everything sent is done, tells the peer, waits for its answer. Receives in flight end as Flushed.
+  // Errors: whatever broke the connection before, TimedOut (the peer did not answer; it is closed here all the same).
+  Result<void> close(Duration timeout = Duration::seconds(2));
+  ConnectionPhase phase() const;
+  // Neither prepared, connecting nor established.
+  bool closed() const { return phase() == ConnectionPhase::Closed || phase() == ConnectionPhase::Broken; }
+  // Why it is Closed or Broken: Disconnected, or the first error.
+  Result<void> status() const;
+  // Runs f() from the engine once, when the connection leaves Established without close() being called here.
+  void on_closed(std::function<void()> handler);
+
+  // ---- What it is.
+  // Address of the peer as text, and its service port.
+  Endpoint peer() const;
+  Gid local_address() const;
+  Qpn local_qpn() const;
+  Qpn remote_qpn() const;
+  std::uint32_t path_mtu() const;
+  // Sizes of the queues as they were made.
+  const QueuePairCapabilities& queues() const;
+  // What the peer sent with its request, its acceptance or its rejection, padded with zeros.
+  std::span<const std::byte> private_data() const;
+  // Device, path and parameters: lines for people.
+  std::vector<std::string> explain() const;
+
+ private:
+  friend class ConnectionRequest;
+  explicit Connection(std::unique_ptr<ConnectionState> state);
+  static Operation::Request request(SendOpcode opcode, Segments local, SendFlags flags);
+  static Operation::Request request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
+                                    SendFlags flags);
+  static Operation::Request receive_request(Segments local);
+  static Operation::Request inline_request(std::span<const std::byte> bytes, SendFlags flags);
+  static Operation::Request atomic_request(SendOpcode opcode, const RemoteMemory& remote,
+                                           std::uint64_t compare, std::uint64_t swap_or_add);
+  static Operation::Request with_immediate(Operation::Request request, std::uint32_t immediate);
+  Operation& start(Operation& operation, const Operation::Request& request);
+
+  std::unique_ptr<ConnectionState> state_;
+};
+
+}  // namespace verbena

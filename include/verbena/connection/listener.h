@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passive side: waits for peers that want to connect.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "verbena/connection/connection.h"
+
+namespace verbena {
+
+class ListenerState;
+struct PendingRequest;
+
+struct ListenOptions {
+  std::uint16_t port = 0;    // service port; 0: a free one, see Listener::port()
+  int backlog = 128;         // requests that may wait unanswered; peers beyond are told to try again later
+  Device* device = nullptr;  // one of the engine's; nullptr: its first
+};
+
+// A peer that wants to connect. Destroying it unanswered rejects it. It may not outlive the engine.
+class ConnectionRequest {
+ public:
+  ConnectionRequest(ConnectionRequest&& other) noexcept;
+  ConnectionRequest& operator=(ConnectionRequest&& other) noexcept;
+  ~ConnectionRequest();
+
+  // Address of the peer, and its port.
+  Endpoint peer() const;
+  // As the peer sent it, padded with zeros to kMaxConnectPrivateData.
+  std::span<const std::byte> private_data() const;
+
+  // Answers yes. The connection may be used at once; it is Established when the peer has confirmed, and Broken when it
+  // does not. wait_established() waits for that. The request is spent. Errors: InvalidArgument (private data longer
+  // than kMaxAcceptPrivateData), ResourceExhausted, WrongState (spent), ConnectionLost (the peer gave up).
+  Result<Connection> accept(const ConnectionOptions& options = {},
+                            std::span<const std::byte> private_data = {});
+  // The same with a prepared connection that has its receives.
+  Result<Connection> accept(Connection prepared, std::span<const std::byte> private_data = {});
+  // Answers no. `private_data` is at most kMaxRejectPrivateData bytes, and shown to the peer's user when it is text.
+  Result<void> reject(std::span<const std::byte> private_data = {});
+
+ private:
+  friend class Listener;
+  explicit ConnectionRequest(std::unique_ptr<PendingRequest> pending);
+  std::unique_ptr<PendingRequest> pending_;
+};
+
+// Listens on a port of a device's address.
+//
+// Lifetime: the engine and the device outlive it; connections it accepted do not need it. Destruction rejects requests
+// not yet taken. Threads: the engine's.
+class Listener {
+ public:
+  // Errors: AddressInUse (the port is listened on), InvalidArgument, ResourceExhausted.
+  static Result<Listener> create(ProgressEngine& engine, const ListenOptions& options = {});
+  Listener(Listener&& other) noexcept;
+  Listener& operator=(Listener&& other) noexcept;
+  ~Listener();
+
+  std::uint16_t port() const;
+  // "127.0.0.1:7471", what peers connect to.
+  Endpoint address() const;
+
+  // The oldest waiting request, if any. Does not drive the engine.
+  std::optional<ConnectionRequest> poll_request();
+  // Drives the engine until there is one. TimedOut.
+  Result<ConnectionRequest> wait_request(Duration timeout = Duration::forever());
+  // Takes the next request, accepts it and waits until the connection is established. Errors: TimedOut, and those of
+  // ConnectionRequest::accept().
+  Result<Connection> accept(const ConnectionOptions& options = {}, Duration timeout = Duration::forever());
+  // Runs f() from the engine whenever a request has come: take it with poll_request().
+  void on_request(std::function<void()> handler);
+
+ private:
+  explicit Listener(std::unique_ptr<ListenerState> state);
+  std::unique_ptr<ListenerState> state_;
+};
+
+}  // namespace verbena

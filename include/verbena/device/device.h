@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// An RDMA device: a NIC, or Verbena's own in software. Everything else is made on one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verbena/base/device_info.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+#include "verbena/base/verbs.h"
+#include "verbena/device/completion_queue.h"
+#include "verbena/device/memory_region.h"
+#include "verbena/device/protection_domain.h"
+#include "verbena/device/queue_pair.h"
+
+namespace verbena {
+
+class DeviceState;
+
+// What a device reports besides completions.
+struct DeviceEvent {
+  enum class Kind : std::uint8_t {
+    Completion,  // the armed queue `completion_queue` has something
+    Async,       // `async` about `qpn` or `completion_queue`
+  };
+  Kind kind = Kind::Async;
+  AsyncEventType async = AsyncEventType::DeviceFatal;
+  Qpn qpn{};
+  std::uint32_t completion_queue = 0;  // CompletionQueue::id()
+};
+
+// An open device. One process may open several; each is an address of its own.
+//
+// Lifetime: outlives everything made on it. Moving it keeps all of that valid. Destruction ends what is left.
+// Threads: any, unless a method says otherwise. Nothing here calls user code.
+// Source: the first provider that has the wanted device; src/provider/registry.cc lists them.
+class Device {
+ public:
+  // Every device of every provider, usable or not, each with its reason.
+  static std::vector<DeviceInfo> list();
+
+  // Opens the device named by name or address in options.device. With an empty name: the software device on the first
+  // free address of the loopback network, 127.0.0.1, 127.0.0.2 ..., so that processes of one host meet without options.
+  // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody else holds the RoCE port
+  // there; the text says who), AddressNotAvailable, PermissionDenied, IoError.
+  static Result<Device> open(const OpenOptions& options = {});
+  static Result<Device> open(std::string name_or_address);
+
+  Device(Device&& other) noexcept;
+  Device& operator=(Device&& other) noexcept;
+  ~Device();
+
+  const DeviceInfo& info() const;
+  Gid address() const { return info().address; }
+  // Why this device, address, MTU and path: lines for people.
+  std::vector<std::string> explain() const;
+  std::vector<NamedCounter> counters() const;
+
+  // ---- Memory. Connections use the device's own protection domain unless told otherwise.
+  ProtectionDomain& protection_domain();
+  // A further one. Errors: ResourceExhausted.
+  Result<ProtectionDomain> create_protection_domain();
+  // In the device's own protection domain; see there.
+  Result<MemoryRegion> register_memory(std::span<std::byte> memory, Access access = Access::All) {
+    return protection_domain().register_memory(memory, access);
+  }
+  template <PlainMemory R>
+  Result<MemoryRegion> register_memory(R& memory, Access access = Access::All) {
+    return protection_domain().register_memory(memory, access);
+  }
+  Result<MemoryRegion> allocate_memory(std::size_t bytes, Access access = Access::All) {
+    return protection_domain().allocate_memory(bytes, access);
+  }
+
+  // ---- Verbs. Connections make their own queues.
+  // Errors: InvalidArgument (0 or more than info().max_completion_entries), ResourceExhausted.
+  Result<CompletionQueue> create_completion_queue(std::uint32_t capacity);
+  // Errors: InvalidArgument (a capability over the device's limit), NotSupported (type), ResourceExhausted.
+  Result<QueuePair> create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
+                                      CompletionQueue& receive, const QueuePairOptions& options = {});
+  Result<QueuePair> create_queue_pair(CompletionQueue& queue, const QueuePairOptions& options = {}) {
+    return create_queue_pair(protection_domain(), queue, queue, options);
+  }
+
+  // ---- Progress by hand. A device attached to a ProgressEngine is driven by that, and its events go there.
+  // Packets in, packets out, once. True when anything happened.
+  bool progress();
+  std::optional<DeviceEvent> poll_event();
+  // Blocks until an event may be waiting or `until` has come.
+  void wait_event(Instant until);
+  // Readable while events may be waiting; -1 for a device in virtual time.
+  int event_fd() const;
+  // The clock this device lives by.
+  Instant now() const;
+
+  // For the library's upper layers.
+  DeviceState& state() { return *state_; }
+
+ private:
+  explicit Device(std::unique_ptr<DeviceState> state);
+  std::unique_ptr<DeviceState> state_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registered memory: what a device may move.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "verbena/base/verbs.h"
+#include "verbena/device/remote_memory.h"
+
+namespace verbena {
+
+namespace provider {
+class Context;
+}
+
+// A region of this process's memory that is registered with a device: the user's own
+// (ProtectionDomain::register_memory) or allocated with it (allocate_memory).
+//
+// Lifetime: the device and the protection domain outlive the region; user memory outlives it too. Destruction waits
+// until the device does not touch the bytes any more; requests that still name them fail at either end.
+// Threads: const methods from any thread. What peers write appears in the bytes without further notice: read them after
+// a completion says so.
+class MemoryRegion {
+ public:
+  MemoryRegion() = default;  // empty
+  MemoryRegion(MemoryRegion&& other) noexcept;
+  MemoryRegion& operator=(MemoryRegion&& other) noexcept;
+  ~MemoryRegion();
+
+  std::span<std::byte> bytes() const { return {data_, static_cast<std::size_t>(length_)}; }
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return length_; }
+  bool empty() const { return length_ == 0; }
+  Key lkey() const { return lkey_; }
+  Key rkey() const { return rkey_; }
+  Access access() const { return access_; }
+
+  // [offset, offset + bytes) for use in a local request. The device checks the range when the request runs:
+  // LocalProtectionError when it is outside.
+  ScatterGather local(std::uint64_t offset, std::uint32_t bytes) const;
+  // All of it; of a region of 4 GiB and more the first 4 GiB - 1.
+  ScatterGather local() const;
+  // All of it, to hand to a peer. The peer may use it as far as access() goes.
+  RemoteMemory remote() const;
+  // [offset, offset + bytes), likewise. InvalidArgument when it is not inside.
+  Result<RemoteMemory> remote(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  friend class ProtectionDomain;
+  void release();
+
+  provider::Context* context_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::uint64_t length_ = 0;
+  Key lkey_, rkey_;
+  Access access_ = Access::None;
+  bool owned_ = false;  // allocated with the region
+};
+
+}  // namespace verbena

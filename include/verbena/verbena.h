@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything there is: devices, progress, operations, connections.
+#pragma once
+
+#include "verbena/async/operation.h"
+#include "verbena/async/progress_engine.h"
+#include "verbena/base/device_info.h"
+#include "verbena/base/error.h"
+#include "verbena/base/gid.h"
+#include "verbena/base/ids.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+#include "verbena/base/verbs.h"
+#include "verbena/connection/connection.h"
+#include "verbena/connection/endpoint.h"
+#include "verbena/connection/listener.h"
+#include "verbena/device/device.h"
+#include "verbena/device/remote_memory.h"

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// A channel's life: making, ending, keep-alive. The way of operations stands in channel_operations.cc.
+#include "async/channel.h"
+
+#include "async/describe.h"
+#include "device/queue_pair_steps.h"
+
+namespace verbena {
+
+Channel::Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner)
+    : engine_(engine), device_(device), options_(options), owner_(owner) {}
+
+Result<std::unique_ptr<Channel>> Channel::create(EngineState& engine, AttachedDevice& device,
+                                                 const ChannelOptions& options, Owner& owner) {
+  std::unique_ptr<Channel> channel{new Channel(engine, device, options, owner)};
+  if (auto ok = channel->open(); !ok) return ok.error();
+  return channel;
+}
+
+Result<void> Channel::open() {
+  const QueuePairCapabilities& queues = options_.queues;
+  provider::QueuePairSpec spec;
+  spec.pd = options_.domain;
+  spec.capabilities = queues;
+  ++spec.capabilities.max_send_requests;  // a keep-alive always finds room
+  const std::uint32_t wanted = spec.capabilities.max_send_requests + queues.max_receive_requests;
+  auto shard = device_.reserve(wanted);
+  if (!shard) return shard.error();
+  shard_ = *shard;
+  promised_ = wanted;
+  spec.send_cq = spec.receive_cq = shard_->id;
+  provider::Context& context = device_.context();
+  auto made = context.create_qp(spec);
+  if (!made) return made.error();
+  qpn_ = made->qpn;
+  ops_ = context.qp(qpn_);
+  device_.queue_pairs[qpn_.value()] = this;
+  key_ = engine_.add_channel(*this);
+  registered_ = true;
+
+  send_slots_.assign(queues.max_send_requests, nullptr);
+  receive_slots_.assign(queues.max_receive_requests, nullptr);
+  for (std::uint32_t i = queues.max_send_requests; i > 0; --i) free_sends_.push_back(i - 1);
+  for (std::uint32_t i = queues.max_receive_requests; i > 0; --i) free_receives_.push_back(i - 1);
+  return queue_pair_steps::to_init(context, qpn_, spec.type, options_.reliability.access);
+}
+
+Channel::~Channel() {
+  if (ops_ != nullptr) {
+    end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
+    engine_.run_until([this] { return unfinished_ == 0; });
+    device_.queue_pairs.erase(qpn_.value());
+    static_cast<void>(device_.context().destroy_qp(qpn_));
+  }
+  if (registered_) engine_.remove_channel(key_);
+  if (cells_registered_) static_cast<void>(device_.context().deregister_memory(cells_key_));
+  if (shard_ != nullptr) AttachedDevice::release(*shard_, promised_);
+}
+
+void Channel::set_connected() {
+  connected_ = true;
+  if (options_.keep_alive <= Duration{}) return;
+  next_keep_alive_ = engine_.now() + options_.keep_alive;
+  engine_.tend_at(next_keep_alive_);
+}
+
+void Channel::end(End how, Error reason) {
+  if (end_) return;
+  end_ = how;
+  reason_ = std::make_unique<Error>(std::move(reason));
+  if (how == End::Closed) settle();
+  static_cast<void>(queue_pair_steps::to_error(device_.context(), qpn_));
+  if (how == End::Failed) owner_.channel_failed();
+}
+
+void Channel::settle() {
+  constexpr int kTurns = 8;
+  for (int turn = 0; turn < kTurns && device_.context().progress(); ++turn) {
+  }
+}
+
+void Channel::request_tending() {
+  wants_owner_ = true;
+  engine_.tend_soon(key_);
+}
+
+// What completes may say more precisely what happened, so completions go first.
+void Channel::handle_event(const provider::Event& event) {
+  if (event.kind != provider::Event::Kind::Async || end_ || reported_) return;
+  const std::string peer = owner_.peer_name();
+  switch (event.async) {
+    case AsyncEventType::QpAccessError:
+      reported_ = std::make_unique<Error>(
+          ErrorCode::ConnectionLost,
+          "connection with " + peer +
+              ": this side refused a request of the peer; its key, range or permission is wrong");
+      break;
+    case AsyncEventType::QpRequestError:
+      reported_ = std::make_unique<Error>(
+          ErrorCode::ConnectionLost,
+          "connection with " + peer + ": the peer sent a request this side had to refuse");
+      break;
+    case AsyncEventType::QpFatal:
+    case AsyncEventType::DeviceFatal:
+      reported_ = std::make_unique<Error>(
+          ErrorCode::ConnectionLost, "connection with " + peer + ": " + std::string(to_string(event.async)));
+      break;
+    default:
+      return;
+  }
+  engine_.tend_soon(key_);
+}
+
+Instant Channel::tend(Instant now) {
+  if (reported_ && !end_) end(End::Failed, *reported_);
+  Instant next = Instant::never();
+  if (connected_ && !end_ && !next_keep_alive_.is_never()) {
+    if (now >= next_keep_alive_) send_keep_alive(now);
+    next = next_keep_alive_;
+  }
+  if (wants_owner_) {
+    wants_owner_ = false;
+    owner_.tend();  // `this` may be gone
+  }
+  return next;
+}
+
+void Channel::send_keep_alive(Instant now) {
+  next_keep_alive_ = now + options_.keep_alive;
+  const bool silent = !heard_ && receives_in_flight() != 0 && sends_in_flight() == 0 && !keep_alive_out_;
+  heard_ = false;
+  if (!silent) return;
+  SendRequest request;
+  request.id = id_of(kKeepAlive);
+  request.opcode = SendOpcode::RdmaWrite;
+  keep_alive_out_ = static_cast<bool>(ops_->post_send({&request, 1}));
+}
+
+void Channel::complete_keep_alive(const Completion& completion) {
+  keep_alive_out_ = false;
+  if (completion.status == CompletionStatus::Success || completion.status == CompletionStatus::Flushed)
+    return;
+  end(End::Failed, Error(to_error_code(completion.status),
+                         "keep-alive to " + owner_.peer_name() + " qpn " + describe::qpn(qpn_) + ": " +
+                             describe::outcome(completion.status, {}, options_.reliability),
+                         static_cast<int>(completion.status), ErrorDomain::WorkCompletion));
+}
+
+}  // namespace verbena

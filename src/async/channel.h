@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue pair whose requests are operations: from an operation to the queue, and from a completion back to it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "async/engine_state.h"
+#include "verbena/async/operation.h"
+#include "verbena/device/queue_pair.h"
+
+namespace verbena {
+
+struct ChannelOptions {
+  QueuePairCapabilities queues{};
+  provider::PdId domain{};
+  ReliabilityOptions reliability{};
+  Duration keep_alive{};
+};
+
+class Channel final : private EventHandler {
+ public:
+  // Whose channel it is. Called from the engine, never from inside a start.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // "127.0.0.2:7471", for errors.
+    virtual std::string peer_name() const = 0;
+    // The channel has just failed; failure() says why. Must neither destroy it nor call users.
+    virtual void channel_failed() = 0;
+    // Follows, from the engine, what request_tending() asked for. May destroy the channel.
+    virtual void tend() = 0;
+  };
+
+  // The queue pair is in INIT: receives may be started.
+  static Result<std::unique_ptr<Channel>> create(EngineState& engine, AttachedDevice& device,
+                                                 const ChannelOptions& options, Owner& owner);
+  // Ends what is in flight and waits for it.
+  ~Channel() override;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  EngineState& engine() { return engine_; }
+  AttachedDevice& device() { return device_; }
+  Qpn qpn() const { return qpn_; }
+  const ChannelOptions& options() const { return options_; }
+
+  // The peer is there: keep-alives begin.
+  void set_connected();
+  // Operations end and begin no more. `reason` is what they are told; the first one stays.
+  enum class End : std::uint8_t {
+    Closed,      // asked for here
+    PeerClosed,  // asked for there
+    Failed,
+  };
+  void end(End how, Error reason);
+  // Lets the device send the acknowledgements it owes: what the peer sent and we took, it shall know.
+  void settle();
+  bool ended() const { return end_.has_value(); }
+  const Error* failure() const { return reason_.get(); }
+  void request_tending();
+
+  // ---- Operations.
+  void start(Operation& operation);
+  void abort(Operation& operation, Operation::Ending ending);
+  void withdraw(Operation& operation);  // was refused, and will not be told
+  void told(Operation& operation);      // was refused, and is told now
+  std::size_t sends_in_flight() const { return send_slots_.size() - free_sends_.size(); }
+  std::size_t receives_in_flight() const { return receive_slots_.size() - free_receives_.size(); }
+
+  // ---- Requests of the user's own. Ids below 2^31.
+  PostResult post_send(std::span<const SendRequest> requests);
+  PostResult post_receive(std::span<const ReceiveRequest> requests);
+  std::function<void(const Completion&)> on_completion;
+
+  // ---- For the engine. Both may destroy the channel.
+  void handle_completion(const Completion& completion);
+  // Returns when it wants to be called again.
+  Instant tend(Instant now);
+
+ private:
+  Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner);
+  Result<void> open();
+  void handle_event(const provider::Event& event) override;
+
+  std::optional<Error> refusal(const Operation& operation) const;
+  std::optional<Error> post(Operation& operation);
+  std::optional<Error> post_send(Operation& operation, std::uint32_t slot);
+  std::optional<Error> post_receive(Operation& operation, std::uint32_t slot);
+  Result<ScatterGather> atomic_cell(std::uint32_t slot);
+  void complete_keep_alive(const Completion& completion);
+  void complete(Operation& operation, const Completion& completion, std::uint32_t slot);
+  std::optional<Error> refused(const Operation& operation, PostStatus status) const;
+  std::string subject(const Operation& operation) const;
+  ErrorCode end_code() const;
+  std::string end_text() const;
+  Error flush_error(const Operation& operation) const;
+  void send_keep_alive(Instant now);
+
+  // The lower half of a request's id: what it is, and its slot or the user's own id.
+  static constexpr std::uint32_t kRaw = 1u << 31;
+  static constexpr std::uint32_t kReceive = 1u << 30;
+  static constexpr std::uint32_t kKeepAlive = kReceive - 1;
+  std::uint64_t id_of(std::uint32_t low) const { return std::uint64_t{key_} << 32 | low; }
+
+  EngineState& engine_;
+  AttachedDevice& device_;
+  const ChannelOptions options_;
+  Owner& owner_;
+  std::uint32_t key_ = 0;
+  bool registered_ = false;
+  Qpn qpn_;
+  provider::QueuePairOps* ops_ = nullptr;
+  CompletionShard* shard_ = nullptr;
+  std::uint32_t promised_ = 0;
+
+  std::vector<Operation*> send_slots_, receive_slots_;
+  std::vector<std::uint32_t> free_sends_, free_receives_;
+  std::size_t unfinished_ = 0;              // operations posted, or refused and not yet told
+  std::unique_ptr<std::uint64_t[]> cells_;  // results of atomics, one per send slot
+  Key cells_key_;
+  bool cells_registered_ = false;
+
+  std::optional<End> end_;
+  std::unique_ptr<Error> reason_;
+  std::unique_ptr<Error> reported_;  // an event said so; a completion may still know better
+  bool connected_ = false;
+  bool keep_alive_out_ = false;
+  bool heard_ = true;  // something completed since the last look
+  bool wants_owner_ = false;
+  Instant next_keep_alive_ = Instant::never();
+};
+
+}  // namespace verbena

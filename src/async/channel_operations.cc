@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an operation to the queue, and from a completion back to it.
+#include "async/channel.h"
+#include "async/describe.h"
+#include "base/assert.h"
+#include "base/byte_order.h"
+
+namespace verbena {
+
+namespace {
+
+describe::Subject subject_of(SendOpcode opcode, bool is_receive, std::uint64_t bytes, std::uint64_t address,
+                             Key rkey) {
+  return {opcode, is_receive, bytes, address, rkey};
+}
+
+bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
+
+}  // namespace
+
+std::string Channel::subject(const Operation& operation) const {
+  const Operation::Request& r = operation.request_;
+  return describe::subject(subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey),
+                           owner_.peer_name());
+}
+
+void Channel::start(Operation& operation) {
+  VERBENA_ASSERT(!operation.in_flight());
+  operation.channel_ = this;
+  operation.ending_ = Operation::Ending::Natural;
+  operation.error_.reset();
+  operation.outcome_ = {};
+  ++unfinished_;
+  engine_.note_activity();
+  std::optional<Error> error = refusal(operation);
+  if (!error) error = post(operation);
+  if (error) {
+    operation.state_ = Operation::State::Failing;
+    operation.error_ = std::make_unique<Error>(std::move(*error));
+    engine_.fail_later(operation);
+  } else {
+    operation.state_ = Operation::State::Posted;
+    if (!operation.deadline_.is_never()) engine_.watch_deadline(operation);
+  }
+}
+
+// What this side can know to be wrong before the device sees it.
+std::optional<Error> Channel::refusal(const Operation& operation) const {
+  const Operation::Request& r = operation.request_;
+  if (end_) return Error(end_code(), subject(operation) + ": " + end_text());
+  if (r.asked_segments > Operation::kMaxSegments)
+    return Error(ErrorCode::InvalidArgument, subject(operation) + ": " + std::to_string(r.asked_segments) +
+                                                 " segments, at most " +
+                                                 std::to_string(Operation::kMaxSegments));
+  const bool one_sided =
+      !r.is_receive && r.opcode != SendOpcode::Send && r.opcode != SendOpcode::SendWithImmediate;
+  const std::uint64_t needs = is_atomic(r.opcode) ? 8 : r.bytes;
+  if (one_sided && needs > r.remote_length)
+    return Error(ErrorCode::InvalidArgument, subject(operation) + ": the remote memory named is only " +
+                                                 std::to_string(r.remote_length) + " bytes long");
+  if (one_sided && is_atomic(r.opcode) && r.remote_address % 8 != 0)
+    return Error(ErrorCode::InvalidArgument,
+                 subject(operation) + ": the remote address is not a multiple of 8");
+  return std::nullopt;
+}
+
+std::optional<Error> Channel::post(Operation& operation) {
+  const bool is_receive = operation.request_.is_receive;
+  std::vector<std::uint32_t>& free = is_receive ? free_receives_ : free_sends_;
+  std::vector<Operation*>& slots = is_receive ? receive_slots_ : send_slots_;
+  if (free.empty())
+    return Error(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.size()) +
+                                           " are in flight; " + describe::refusal(PostStatus::QueueFull));
+  const std::uint32_t slot = free.back();
+  std::optional<Error> error = is_receive ? post_receive(operation, slot) : post_send(operation, slot);
+  if (error) return error;
+  free.pop_back();
+  slots[slot] = &operation;
+  operation.slot_ = slot;
+  return std::nullopt;
+}
+
+std::optional<Error> Channel::refused(const Operation& operation, PostStatus status) const {
+  if (status == PostStatus::Ok) return std::nullopt;
+  ErrorCode code = ErrorCode::InvalidArgument;
+  if (status == PostStatus::QueueFull) code = ErrorCode::QueueFull;
+  if (status == PostStatus::WrongState) code = ErrorCode::WrongState;
+  return Error(code, subject(operation) + ": " + describe::refusal(status), to_errno(status),
+               ErrorDomain::Errno);
+}
+
+std::optional<Error> Channel::post_send(Operation& operation, std::uint32_t slot) {
+  const Operation::Request& r = operation.request_;
+  SendRequest request;
+  request.id = id_of(slot);
+  request.opcode = r.opcode;
+  request.flags = r.flags | SendFlags::Signaled;
+  request.local = {r.segments.data(), r.segment_count};
+  request.remote_address = r.remote_address;
+  request.rkey = r.rkey;
+  request.compare = r.compare;
+  request.swap_or_add = r.swap_or_add;
+  store_be32(request.immediate.data(), r.immediate);
+  ScatterGather cell;
+  if (is_atomic(r.opcode)) {
+    auto found = atomic_cell(slot);
+    if (!found) return found.error();
+    cell = *found;
+    request.local = {&cell, 1};
+  }
+  return refused(operation, ops_->post_send({&request, 1}).status);
+}
+
+std::optional<Error> Channel::post_receive(Operation& operation, std::uint32_t slot) {
+  const Operation::Request& r = operation.request_;
+  const ReceiveRequest request{id_of(kReceive | slot), {r.segments.data(), r.segment_count}};
+  return refused(operation, ops_->post_receive({&request, 1}).status);
+}
+
+Result<ScatterGather> Channel::atomic_cell(std::uint32_t slot) {
+  if (!cells_registered_) {
+    cells_ = std::make_unique<std::uint64_t[]>(send_slots_.size());
+    const auto address = reinterpret_cast<std::uintptr_t>(cells_.get());
+    auto info = device_.context().register_memory(options_.domain, cells_.get(), send_slots_.size() * 8,
+                                                  address, Access::LocalWrite);
+    if (!info) return info.error();
+    cells_key_ = info->lkey;
+    cells_registered_ = true;
+  }
+  return ScatterGather{reinterpret_cast<std::uintptr_t>(&cells_[slot]), 8, cells_key_};
+}
+
+void Channel::abort(Operation& operation, Operation::Ending ending) {
+  if (operation.state_ != Operation::State::Posted || operation.ending_ != Operation::Ending::Natural) return;
+  operation.ending_ = ending;
+  const bool cancelled = ending == Operation::Ending::Cancelled;
+  end(End::Failed, Error(cancelled ? ErrorCode::Cancelled : ErrorCode::DeadlineExceeded,
+                         subject(operation) + (cancelled ? " was cancelled" : " passed its deadline") +
+                             ", which takes the connection out of service"));
+}
+
+void Channel::withdraw(Operation& operation) {
+  engine_.forget(operation);
+  --unfinished_;
+}
+
+void Channel::told(Operation& operation) {
+  --unfinished_;
+  operation.fail(std::move(*operation.error_));
+}
+
+PostResult Channel::post_send(std::span<const SendRequest> requests) {
+  PostResult total;
+  engine_.note_activity();
+  for (const SendRequest& original : requests) {
+    SendRequest request = original;
+    if (original.id >= kRaw) return {PostStatus::InvalidRequest, total.posted};
+    request.id = id_of(kRaw | static_cast<std::uint32_t>(original.id));
+    if (const PostResult one = ops_->post_send({&request, 1}); !one) return {one.status, total.posted};
+    ++total.posted;
+  }
+  return total;
+}
+
+PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
+  PostResult total;
+  for (const ReceiveRequest& original : requests) {
+    if (original.id >= kRaw) return {PostStatus::InvalidRequest, total.posted};
+    const ReceiveRequest request{id_of(kRaw | static_cast<std::uint32_t>(original.id)), original.local};
+    if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
+    ++total.posted;
+  }
+  return total;
+}
+
+void Channel::handle_completion(const Completion& completion) {
+  const auto low = static_cast<std::uint32_t>(completion.id);
+  if (completion.status == CompletionStatus::Success) heard_ = true;
+  if (low == kKeepAlive) return complete_keep_alive(completion);
+  if ((low & kRaw) != 0) {
+    Completion theirs = completion;
+    theirs.id = low & ~kRaw;
+    if (on_completion) on_completion(theirs);
+    return;
+  }
+  const bool is_receive = (low & kReceive) != 0;
+  const std::uint32_t slot = low & ~kReceive;
+  std::vector<Operation*>& slots = is_receive ? receive_slots_ : send_slots_;
+  Operation* const operation = slots[slot];
+  VERBENA_ASSERT(operation != nullptr);
+  slots[slot] = nullptr;
+  (is_receive ? free_receives_ : free_sends_).push_back(slot);
+  complete(*operation, completion, slot);
+}
+
+// The operation's callback comes last: it may destroy the channel.
+void Channel::complete(Operation& operation, const Completion& completion, std::uint32_t slot) {
+  --unfinished_;
+  engine_.forget(operation);
+  const Operation::Request& r = operation.request_;
+  if (completion.status == CompletionStatus::Success) {
+    OperationOutcome outcome;
+    outcome.kind = completion.opcode;
+    outcome.bytes = r.is_receive ? completion.byte_count : static_cast<std::uint32_t>(r.bytes);
+    if (completion.with_immediate) outcome.immediate = load_be32(completion.immediate.data());
+    if (!r.is_receive && is_atomic(r.opcode)) {
+      outcome.bytes = 8;
+      outcome.value = cells_[slot];
+    }
+    return operation.finish(outcome);
+  }
+  if (completion.status == CompletionStatus::Flushed) return operation.fail(flush_error(operation));
+  const auto what = subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey);
+  Error error(to_error_code(completion.status),
+              subject(operation) + " qpn " + describe::qpn(qpn_) + ": " +
+                  describe::outcome(completion.status, what, options_.reliability),
+              static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
+  end(End::Failed, error);
+  operation.fail(std::move(error));
+}
+
+ErrorCode Channel::end_code() const {
+  if (!end_) return ErrorCode::ConnectionLost;
+  if (*end_ == End::PeerClosed) return ErrorCode::Disconnected;
+  if (*end_ == End::Closed) return ErrorCode::Flushed;
+  const bool asked =
+      reason_->code() == ErrorCode::Cancelled || reason_->code() == ErrorCode::DeadlineExceeded;
+  return asked ? ErrorCode::Flushed : ErrorCode::ConnectionLost;
+}
+
+std::string Channel::end_text() const {
+  if (!end_) return reported_ ? reported_->context() : "the connection left service";
+  if (*end_ == End::Failed) return "the connection is lost: " + reason_->to_string();
+  return reason_->context();
+}
+
+Error Channel::flush_error(const Operation& operation) const {
+  if (operation.ending_ == Operation::Ending::Cancelled)
+    return Error(ErrorCode::Cancelled, subject(operation) + ": cancelled; the connection is out of service");
+  if (operation.ending_ == Operation::Ending::Expired)
+    return Error(ErrorCode::DeadlineExceeded,
+                 subject(operation) + ": not done before its deadline; the connection is out of service");
+  return Error(end_code(), subject(operation) + ": " + end_text(),
+               static_cast<int>(CompletionStatus::Flushed), ErrorDomain::WorkCompletion);
+}
+
+}  // namespace verbena

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Driving and dispatch. Waiting stands in engine_wait.cc.
+#include "async/engine_state.h"
+
+#include <unistd.h>
+
+#include "async/channel.h"
+#include "base/assert.h"
+
+namespace verbena {
+
+namespace {
+
+constexpr std::uint32_t kShardEntries = 4096;
+constexpr int kBatchesPerQueue = 8;  // one busy queue does not starve the others
+
+}  // namespace
+
+AttachedDevice::AttachedDevice(Device& attached) : device_(&attached), state_(attached.state()) {}
+
+AttachedDevice::~AttachedDevice() {
+  for (const auto& shard : shards_) static_cast<void>(context().destroy_cq(shard->id));
+  state_.has_engine.store(false);
+}
+
+Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
+  for (const auto& shard : shards_) {
+    if (shard->capacity - shard->promised < completions) continue;
+    shard->promised += completions;
+    return shard.get();
+  }
+  const std::uint32_t most = context().info().max_completion_entries;
+  const std::uint32_t capacity = std::max(std::min(kShardEntries, most), completions);
+  auto id = context().create_cq(capacity);
+  if (!id) return id.error();
+  auto shard = std::make_unique<CompletionShard>();
+  shard->id = *id;
+  shard->ops = context().cq(*id);
+  shard->capacity = capacity;
+  shard->promised = completions;
+  shards_.push_back(std::move(shard));
+  return shards_.back().get();
+}
+
+EngineState::~EngineState() {
+  devices_.clear();
+  for (const int fd : {epoll_fd_, wake_fd_, timer_fd_})
+    if (fd >= 0) ::close(fd);
+}
+
+AttachedDevice* EngineState::find(Device* device) {
+  if (device == nullptr) return devices_.front().get();
+  for (const auto& attached : devices_)
+    if (&attached->state() == &device->state()) return attached.get();
+  return nullptr;
+}
+
+std::uint32_t EngineState::add_channel(Channel& channel) {
+  if (free_channels_.empty()) {
+    free_channels_.push_back(static_cast<std::uint32_t>(channels_.size()));
+    channels_.push_back({});
+    VERBENA_ASSERT(channels_.size() <= 1u << kIndexBits);
+  }
+  const std::uint32_t index = free_channels_.back();
+  free_channels_.pop_back();
+  channels_[index].channel = &channel;
+  return channels_[index].generation << kIndexBits | index;
+}
+
+// Completions that are still under way carry the old generation and find nobody.
+void EngineState::remove_channel(std::uint32_t key) {
+  const std::uint32_t index = key & ((1u << kIndexBits) - 1);
+  channels_[index].channel = nullptr;
+  channels_[index].generation = (channels_[index].generation + 1) & ((1u << (32 - kIndexBits)) - 1);
+  free_channels_.push_back(index);
+}
+
+void EngineState::dispatch(const Completion& completion) {
+  Channel* const channel = channel_of(static_cast<std::uint32_t>(completion.id >> 32));
+  if (channel != nullptr) channel->handle_completion(completion);
+}
+
+Channel* EngineState::channel_of(std::uint32_t key) {
+  const Entry& entry = channels_[key & ((1u << kIndexBits) - 1)];
+  return entry.generation == key >> kIndexBits ? entry.channel : nullptr;
+}
+
+void EngineState::dispatch(AttachedDevice& device, const provider::Event& event) {
+  using Kind = provider::Event::Kind;
+  const auto call = [&](auto& handlers, auto key) {
+    const auto found = handlers.find(key);
+    if (found != handlers.end()) found->second->handle_event(event);
+  };
+  switch (event.kind) {
+    case Kind::Completion:
+      break;  // completions are looked for anyway
+    case Kind::Async:
+      call(device.queue_pairs, event.qpn.value());
+      break;
+    case Kind::ConnectRequest:
+      call(device.listeners, static_cast<std::uint64_t>(event.listener));
+      break;
+    default:
+      call(device.connections, static_cast<std::uint64_t>(event.connection));
+      break;
+  }
+}
+
+bool EngineState::drain(provider::CompletionQueueOps& queue) {
+  bool any = false;
+  for (int batches = 0; batches < kBatchesPerQueue; ++batches) {
+    while (batch_next_ < batch_end_) {
+      any = true;
+      const Completion completion = batch_[batch_next_++];
+      dispatch(completion);
+    }
+    batch_next_ = 0;
+    batch_end_ = queue.poll(batch_);
+    if (batch_end_ == 0) break;
+  }
+  return any;
+}
+
+// Events first: they say why completions end as they do.
+bool EngineState::run_device(AttachedDevice& device) {
+  bool any = device.context().progress();
+  while (auto event = device.context().poll_event()) {
+    dispatch(device, *event);
+    any = true;
+  }
+  for (std::size_t i = 0; i < device.shards().size(); ++i)
+    if (drain(*device.shards()[i]->ops)) any = true;
+  return any;
+}
+
+bool EngineState::run_once() {
+  bool any = false;
+  for (std::size_t i = 0; i < devices_.size(); ++i)
+    if (run_device(*devices_[i])) any = true;
+  if (!failing_.empty() && tell_failures()) any = true;
+  if (!next_deadline_.is_never() && expire_deadlines()) any = true;
+  if (!tend_soon_.empty() && tend_wanted()) any = true;
+  if (!next_tending_.is_never() && tend_all()) any = true;
+  active_ = active_ || any;
+  return any;
+}
+
+void EngineState::fail_later(Operation& operation) {
+  VERBENA_ASSERT(!operation.listed_);
+  failing_.push_back(operation);
+  operation.listed_ = true;
+}
+
+// Those that callbacks start anew, and that are refused again, wait for the next run.
+bool EngineState::tell_failures() {
+  for (std::size_t left = failing_.size(); left > 0 && !failing_.empty(); --left) {
+    Operation& operation = *failing_.first();
+    failing_.remove(operation);
+    operation.listed_ = false;
+    operation.channel_->told(operation);
+  }
+  return true;
+}
+
+void EngineState::watch_deadline(Operation& operation) {
+  if (!operation.listed_) {
+    timed_.push_back(operation);
+    operation.listed_ = true;
+  }
+  next_deadline_ = std::min(next_deadline_, operation.deadline_);
+}
+
+void EngineState::forget(Operation& operation) {
+  if (!operation.listed_) return;
+  OperationList* list = &timed_;
+  if (operation.state_ == Operation::State::Failing) list = &failing_;
+  list->remove(operation);
+  operation.listed_ = false;
+}
+
+bool EngineState::expire_deadlines() {
+  const Instant current = now();
+  if (current < next_deadline_) return false;
+  next_deadline_ = Instant::never();
+  bool any = false;
+  for (Operation* o = timed_.first(); o != nullptr; o = OperationList::next(*o)) {
+    if (o->ending_ != Operation::Ending::Natural) continue;
+    if (o->deadline_ > current) {
+      next_deadline_ = std::min(next_deadline_, o->deadline_);
+      continue;
+    }
+    o->channel_->abort(*o, Operation::Ending::Expired);
+    any = true;
+  }
+  return any;
+}
+
+bool EngineState::tend_wanted() {
+  for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left) {
+    const std::uint32_t key = tend_soon_.front();
+    tend_soon_.erase(tend_soon_.begin());
+    if (Channel* const channel = channel_of(key)) tend_at(channel->tend(now()));
+  }
+  return true;
+}
+
+bool EngineState::tend_all() {
+  const Instant current = now();
+  if (current < next_tending_) return false;
+  next_tending_ = Instant::never();
+  for (std::size_t i = 0; i < channels_.size(); ++i)
+    if (Channel* const channel = channels_[i].channel) tend_at(channel->tend(current));
+  return true;
+}
+
+}  // namespace verbena

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a progress engine drives, and how outcomes find their way: events by object id, completions by a table index in
+// their id, so that dispatch neither searches nor allocates.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "async/operation_list.h"
+#include "device/device_state.h"
+#include "verbena/async/progress_engine.h"
+
+namespace verbena {
+
+class Channel;
+
+// Something that a device's events speak of.
+class EventHandler {
+ public:
+  virtual ~EventHandler() = default;
+  // The handler may destroy itself in here.
+  virtual void handle_event(const provider::Event& event) = 0;
+};
+
+// A completion queue shared by several channels, never promised more completions than it holds.
+struct CompletionShard {
+  provider::CqId id{};
+  provider::CompletionQueueOps* ops = nullptr;
+  std::uint32_t capacity = 0;
+  std::uint32_t promised = 0;
+};
+
+// A device as one engine sees it.
+class AttachedDevice {
+ public:
+  explicit AttachedDevice(Device& attached);
+  ~AttachedDevice();
+  AttachedDevice(const AttachedDevice&) = delete;
+  AttachedDevice& operator=(const AttachedDevice&) = delete;
+
+  Device& device() { return *device_; }
+  DeviceState& state() { return state_; }
+  provider::Context& context() const { return state_.context(); }
+  const DeviceInfo& info() const { return context().info(); }
+
+  // Room for that many completions; give it back with release().
+  Result<CompletionShard*> reserve(std::uint32_t completions);
+  static void release(CompletionShard& shard, std::uint32_t completions) { shard.promised -= completions; }
+  std::vector<std::unique_ptr<CompletionShard>>& shards() { return shards_; }
+
+  std::unordered_map<std::uint64_t, EventHandler*> connections;  // by provider::ConnectionId
+  std::unordered_map<std::uint64_t, EventHandler*> listeners;    // by provider::ListenerId
+  std::unordered_map<std::uint32_t, EventHandler*> queue_pairs;  // by QPN
+
+ private:
+  friend class EngineState;
+  Device* device_;
+  DeviceState& state_;
+  std::vector<std::unique_ptr<CompletionShard>> shards_;
+};
+
+class EngineState {
+ public:
+  explicit EngineState(const EngineOptions& options) : options_(options) {}
+  ~EngineState();
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
+
+  Result<void> open_descriptors();
+  Result<void> add(Device& device);
+  AttachedDevice& first() { return *devices_.front(); }
+  // The one for `device`, or the first for nullptr; null when it is not attached.
+  AttachedDevice* find(Device* device);
+
+  bool run_once();
+  void wait(Instant until);
+  void wake();
+  int fd() const { return epoll_fd_; }
+  bool prepare_wait();
+  Instant now() { return first().context().now(); }
+
+  // ---- For channels. A key is the upper half of the ids of a channel's requests.
+  std::uint32_t add_channel(Channel& channel);
+  void remove_channel(std::uint32_t key);
+  void note_activity() { active_ = true; }
+  // That channel wants Channel::tend() in this run or the next, after the completions that are there.
+  void tend_soon(std::uint32_t key) { tend_soon_.push_back(key); }
+  // Some channel wants it at that time.
+  void tend_at(Instant at) { next_tending_ = std::min(next_tending_, at); }
+
+  // ---- For operations.
+  void fail_later(Operation& operation);      // told by the next run_once()
+  void watch_deadline(Operation& operation);  // in flight, and has a deadline
+  void forget(Operation& operation);          // takes it out of the lists
+
+  template <class Predicate>
+  bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
+    while (!done()) {
+      if (run_once()) continue;
+      if (!deadline.is_never() && now() >= deadline) return done();
+      wait(deadline);
+    }
+    return true;
+  }
+
+ private:
+  struct Entry {
+    Channel* channel = nullptr;
+    std::uint32_t generation = 0;
+  };
+  static constexpr std::uint32_t kIndexBits = 20;  // of a key; the rest is the generation
+
+  bool run_device(AttachedDevice& device);
+  bool drain(provider::CompletionQueueOps& queue);
+  // Null when it is gone.
+  Channel* channel_of(std::uint32_t key);
+  void dispatch(const Completion& completion);
+  void dispatch(AttachedDevice& device, const provider::Event& event);
+  bool tell_failures();
+  bool expire_deadlines();
+  bool tend_wanted();
+  bool tend_all();
+  Instant next_due() const { return std::min(next_deadline_, next_tending_); }
+  bool is_virtual() { return epoll_fd_ < 0; }
+  bool look_ahead();
+  void sleep(Instant until);
+  void arm_timer(Instant until);
+
+  const EngineOptions options_;
+  std::vector<std::unique_ptr<AttachedDevice>> devices_;
+  std::vector<Entry> channels_;
+  std::vector<std::uint32_t> free_channels_;
+  std::vector<std::uint32_t> tend_soon_;
+  // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
+  std::array<Completion, 32> batch_;
+  std::size_t batch_next_ = 0, batch_end_ = 0;
+  OperationList failing_;
+  OperationList timed_;
+  Instant next_deadline_ = Instant::never();
+  Instant next_tending_ = Instant::never();
+  bool active_ = true;  // something happened since the last look at the clock
+  Instant last_activity_;
+  std::atomic<bool> woken_{false};
+  std::atomic<bool> sleeps_in_device_{false};
+  int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;
+};
+
+}  // namespace verbena

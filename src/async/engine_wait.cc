@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an engine waits.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "async/engine_state.h"
+
+namespace verbena {
+
+namespace {
+
+void drain_counter(int fd) {
+  std::uint64_t count;
+  [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
+}
+
+Result<void> watch(int epoll_fd, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) return Error::from_errno(errno, "epoll_ctl");
+  return {};
+}
+
+}  // namespace
+
+Result<void> EngineState::open_descriptors() {
+  epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+  wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || timer_fd_ < 0)
+    return Error::from_errno(errno, "descriptors of an engine");
+  return watch(epoll_fd_, wake_fd_).and_then([this] { return watch(epoll_fd_, timer_fd_); });
+}
+
+Result<void> EngineState::add(Device& device) {
+  const int device_fd = device.event_fd();
+  if (!devices_.empty() && (device_fd < 0 || is_virtual()))
+    return Error(ErrorCode::NotSupported,
+                 "attach " + device.info().name + ": a device in virtual time stands alone");
+  if (device.state().has_engine.exchange(true))
+    return Error(ErrorCode::Busy, "attach " + device.info().name + " at " + device.address().to_string() +
+                                      ": it has an engine already");
+  devices_.push_back(std::make_unique<AttachedDevice>(device));
+  if (device_fd < 0) return {};
+  if (epoll_fd_ < 0)
+    if (auto ok = open_descriptors(); !ok) return ok;
+  return watch(epoll_fd_, device_fd);
+}
+
+void EngineState::wake() {
+  woken_.store(true);
+  const std::uint64_t one = 1;
+  if (wake_fd_ >= 0) {
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
+  }
+  if (sleeps_in_device_.load()) first().context().wake();
+}
+
+// Asks every queue for an event at its next completion, then looks whether one came before.
+bool EngineState::look_ahead() {
+  if (!failing_.empty() || !tend_soon_.empty() || batch_next_ < batch_end_) return true;
+  for (const auto& device : devices_) {
+    for (const auto& shard : device->shards()) {
+      shard->ops->arm(false);
+      batch_next_ = 0;
+      batch_end_ = shard->ops->poll(batch_);
+      if (batch_end_ != 0) return true;
+    }
+  }
+  return false;
+}
+
+void EngineState::wait(Instant until) {
+  if (woken_.exchange(false)) {
+    if (wake_fd_ >= 0) drain_counter(wake_fd_);
+    return;
+  }
+  if (options_.wait == WaitMode::Busy && !is_virtual()) return;
+  const Instant current = now();
+  if (active_) {
+    active_ = false;
+    last_activity_ = current;
+  }
+  if (options_.wait == WaitMode::Adaptive && !is_virtual() && current < last_activity_ + options_.spin)
+    return;
+  if (look_ahead()) return;
+  sleep(std::min(until, next_due()));
+}
+
+void EngineState::sleep(Instant until) {
+  if (devices_.size() == 1) {
+    sleeps_in_device_.store(true);  // either wake() sees this, or we see that it was called
+    if (!woken_.load()) first().context().wait_event(until);
+    return sleeps_in_device_.store(false);
+  }
+  arm_timer(until);
+  epoll_event event;
+  ::epoll_wait(epoll_fd_, &event, 1, -1);
+  drain_counter(timer_fd_);
+}
+
+void EngineState::arm_timer(Instant until) {
+  itimerspec when{};
+  if (!until.is_never()) {
+    const std::int64_t ns = std::max<std::int64_t>((until - now()).ns, 1);
+    when.it_value.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
+    when.it_value.tv_nsec = ns % 1'000'000'000;
+  }
+  ::timerfd_settime(timer_fd_, 0, &when, nullptr);
+}
+
+bool EngineState::prepare_wait() {
+  if (is_virtual() || woken_.exchange(false)) {
+    if (wake_fd_ >= 0) drain_counter(wake_fd_);
+    return false;
+  }
+  if (look_ahead()) return false;
+  drain_counter(timer_fd_);
+  arm_timer(next_due());
+  return true;
+}
+
+}  // namespace verbena

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/async/progress_engine.h"
+
+#include "async/engine_state.h"
+
+namespace verbena {
+
+ProgressEngine::ProgressEngine(std::unique_ptr<EngineState> state) : state_(std::move(state)) {}
+ProgressEngine::ProgressEngine(ProgressEngine&& other) noexcept = default;
+ProgressEngine& ProgressEngine::operator=(ProgressEngine&& other) noexcept = default;
+ProgressEngine::~ProgressEngine() = default;
+
+Result<ProgressEngine> ProgressEngine::create(Device& device, const EngineOptions& options) {
+  auto state = std::make_unique<EngineState>(options);
+  if (auto ok = state->add(device); !ok) return ok.error();
+  return ProgressEngine{std::move(state)};
+}
+
+Result<void> ProgressEngine::add(Device& device) { return state_->add(device); }
+bool ProgressEngine::run_once() { return state_->run_once(); }
+void ProgressEngine::wait(Instant until) { state_->wait(until); }
+void ProgressEngine::wake() { state_->wake(); }
+int ProgressEngine::fd() const { return state_->fd(); }
+bool ProgressEngine::prepare_wait() { return state_->prepare_wait(); }
+Instant ProgressEngine::now() const { return state_->now(); }
+Device& ProgressEngine::device() { return state_->first().device(); }
+
+}  // namespace verbena

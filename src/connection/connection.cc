@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/connection/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "async/describe.h"
+#include "connection/connection_state.h"
+
+namespace verbena {
+
+std::string_view to_string(ConnectionPhase phase) {
+  switch (phase) {
+    case ConnectionPhase::Prepared:
+      return "prepared";
+    case ConnectionPhase::Connecting:
+      return "connecting";
+    case ConnectionPhase::Established:
+      return "established";
+    case ConnectionPhase::Closed:
+      return "closed";
+    case ConnectionPhase::Broken:
+      return "broken";
+  }
+  return "unknown";
+}
+
+Connection::Connection(std::unique_ptr<ConnectionState> state) : state_(std::move(state)) {}
+Connection::Connection(Connection&& other) noexcept = default;
+Connection& Connection::operator=(Connection&& other) noexcept = default;
+Connection::~Connection() = default;
+
+Result<Connection> Connection::prepare(ProgressEngine& engine, const ConnectionOptions& options) {
+  auto state = ConnectionState::prepare(engine.state(), options);
+  if (!state) return state.error();
+  return Connection{std::move(*state)};
+}
+
+Result<Connection> Connection::connect(ProgressEngine& engine, std::string_view address,
+                                       const ConnectionOptions& options,
+                                       std::span<const std::byte> private_data) {
+  auto connection = prepare(engine, options);
+  if (!connection) return connection;
+  if (auto ok = connection->connect_to(address, private_data); !ok) return ok.error();
+  return connection;
+}
+
+Result<void> Connection::connect_to(std::string_view address, std::span<const std::byte> private_data) {
+  return state_->connect_to(address, private_data);
+}
+Result<void> Connection::wait_established(Duration timeout) { return state_->wait_established(timeout); }
+
+// ---- Operations.
+
+Operation::Request Connection::request(SendOpcode opcode, Segments local, SendFlags flags) {
+  Operation::Request r;
+  r.opcode = opcode;
+  r.flags = flags;
+  const auto segments = local.view();
+  r.asked_segments = segments.size();
+  r.segment_count = static_cast<std::uint8_t>(std::min(segments.size(), r.segments.size()));
+  std::copy_n(segments.begin(), r.segment_count, r.segments.begin());
+  for (const ScatterGather& s : segments) r.bytes += s.length;
+  return r;
+}
+
+Operation::Request Connection::request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
+                                       SendFlags flags) {
+  Operation::Request r = request(opcode, local, flags);
+  r.remote_address = remote.address;
+  r.remote_length = remote.length;
+  r.rkey = remote.rkey;
+  return r;
+}
+
+Operation::Request Connection::receive_request(Segments local) {
+  Operation::Request r = request(SendOpcode::Send, local, SendFlags::None);
+  r.is_receive = true;
+  return r;
+}
+
+// The address stands for bytes that are copied while posting; no key is needed.
+Operation::Request Connection::inline_request(std::span<const std::byte> bytes, SendFlags flags) {
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()),
+                            static_cast<std::uint32_t>(bytes.size()), Key{}};
+  return request(SendOpcode::Send, bytes.empty() ? Segments{} : Segments{piece}, flags | SendFlags::Inline);
+}
+
+Operation::Request Connection::with_immediate(Operation::Request r, std::uint32_t immediate) {
+  r.immediate = immediate;
+  return r;
+}
+
+Operation::Request Connection::atomic_request(SendOpcode opcode, const RemoteMemory& remote,
+                                              std::uint64_t compare, std::uint64_t swap_or_add) {
+  Operation::Request r = request(opcode, Segments{}, remote, SendFlags::None);
+  r.bytes = 8;
+  r.compare = compare;
+  r.swap_or_add = swap_or_add;
+  return r;
+}
+
+Operation& Connection::start(Operation& operation, const Operation::Request& request) {
+  operation.start(state_->channel(), request);
+  return operation;
+}
+
+Operation Connection::send(Segments local, SendFlags flags) {
+  return Operation(state_->channel(), request(SendOpcode::Send, local, flags));
+}
+Operation& Connection::send(Operation& operation, Segments local, SendFlags flags) {
+  return start(operation, request(SendOpcode::Send, local, flags));
+}
+Operation Connection::send_with_immediate(Segments local, std::uint32_t immediate, SendFlags flags) {
+  return Operation(state_->channel(),
+                   with_immediate(request(SendOpcode::SendWithImmediate, local, flags), immediate));
+}
+Operation& Connection::send_with_immediate(Operation& operation, Segments local, std::uint32_t immediate,
+                                           SendFlags flags) {
+  return start(operation, with_immediate(request(SendOpcode::SendWithImmediate, local, flags), immediate));
+}
+Operation Connection::send_inline(std::span<const std::byte> bytes, SendFlags flags) {
+  return Operation(state_->channel(), inline_request(bytes, flags));
+}
+Operation& Connection::send_inline(Operation& operation, std::span<const std::byte> bytes, SendFlags flags) {
+  return start(operation, inline_request(bytes, flags));
+}
+Operation Connection::receive(Segments local) { return Operation(state_->channel(), receive_request(local)); }
+Operation& Connection::receive(Operation& operation, Segments local) {
+  return start(operation, receive_request(local));
+}
+
+Operation Connection::write(Segments local, const RemoteMemory& remote, SendFlags flags) {
+  return Operation(state_->channel(), request(SendOpcode::RdmaWrite, local, remote, flags));
+}
+Operation& Connection::write(Operation& operation, Segments local, const RemoteMemory& remote,
+                             SendFlags flags) {
+  return start(operation, request(SendOpcode::RdmaWrite, local, remote, flags));
+}
+Operation Connection::write_with_immediate(Segments local, const RemoteMemory& remote,
+                                           std::uint32_t immediate, SendFlags flags) {
+  return Operation(
+      state_->channel(),
+      with_immediate(request(SendOpcode::RdmaWriteWithImmediate, local, remote, flags), immediate));
+}
+Operation& Connection::write_with_immediate(Operation& operation, Segments local, const RemoteMemory& remote,
+                                            std::uint32_t immediate, SendFlags flags) {
+  return start(operation,
+               with_immediate(request(SendOpcode::RdmaWriteWithImmediate, local, remote, flags), immediate));
+}
+Operation Connection::read(Segments local, const RemoteMemory& remote, SendFlags flags) {
+  return Operation(state_->channel(), request(SendOpcode::RdmaRead, local, remote, flags));
+}
+Operation& Connection::read(Operation& operation, Segments local, const RemoteMemory& remote,
+                            SendFlags flags) {
+  return start(operation, request(SendOpcode::RdmaRead, local, remote, flags));
+}
+Operation Connection::compare_and_swap(const RemoteMemory& remote, std::uint64_t expected,
+                                       std::uint64_t desired) {
+  return Operation(state_->channel(), atomic_request(SendOpcode::CompareAndSwap, remote, expected, desired));
+}
+Operation& Connection::compare_and_swap(Operation& operation, const RemoteMemory& remote,
+                                        std::uint64_t expected, std::uint64_t desired) {
+  return start(operation, atomic_request(SendOpcode::CompareAndSwap, remote, expected, desired));
+}
+Operation Connection::fetch_and_add(const RemoteMemory& remote, std::uint64_t addend) {
+  return Operation(state_->channel(), atomic_request(SendOpcode::FetchAndAdd, remote, 0, addend));
+}
+Operation& Connection::fetch_and_add(Operation& operation, const RemoteMemory& remote, std::uint64_t addend) {
+  return start(operation, atomic_request(SendOpcode::FetchAndAdd, remote, 0, addend));
+}
+
+PostResult Connection::post_send(std::span<const SendRequest> requests) {
+  return state_->channel().post_send(requests);
+}
+PostResult Connection::post_receive(std::span<const ReceiveRequest> requests) {
+  return state_->channel().post_receive(requests);
+}
+void Connection::on_completion(std::function<void(const Completion&)> handler) {
+  state_->channel().on_completion = std::move(handler);
+}
+
+// ---- Ending, and what it is.
+
+Result<void> Connection::close(Duration timeout) { return state_->close(timeout); }
+ConnectionPhase Connection::phase() const { return state_->phase(); }
+Result<void> Connection::status() const { return state_->status(); }
+void Connection::on_closed(std::function<void()> handler) { state_->on_closed = std::move(handler); }
+
+Endpoint Connection::peer() const { return state_->peer(); }
+Gid Connection::local_address() const { return state_->device().info().address; }
+Qpn Connection::local_qpn() const { return state_->channel().qpn(); }
+Qpn Connection::remote_qpn() const { return state_->parameters().remote_qpn; }
+std::uint32_t Connection::path_mtu() const { return state_->parameters().path_mtu; }
+const QueuePairCapabilities& Connection::queues() const { return state_->channel().options().queues; }
+std::span<const std::byte> Connection::private_data() const { return state_->private_data(); }
+
+std::vector<std::string> Connection::explain() const {
+  const ReliabilityOptions& r = state_->channel().options().reliability;
+  const provider::ConnectionParameters& p = state_->parameters();
+  const DeviceInfo& device = state_->device().info();
+  const Duration period = Duration::nanoseconds(std::int64_t{4096} << r.timeout);
+  const QueuePairCapabilities& q = queues();
+  std::vector<std::string> lines{
+      (state_->is_passive() ? "accepted from " : "connected to ") + peer().to_string() + ", " +
+          std::string(to_string(phase())),
+      "device " + device.name + " at " + device.address.to_string() + ", transport RoCEv2 packets",
+      "queue pair " + describe::qpn(local_qpn()) + " here, " + describe::qpn(p.remote_qpn) +
+          " there, path MTU " + std::to_string(p.path_mtu) + " (the smaller of both devices')",
+      "queues: " + std::to_string(q.max_send_requests) + " sends, " + std::to_string(q.max_receive_requests) +
+          " receives in flight; " + std::to_string(q.max_inline_bytes) + " bytes inline",
+      "the peer counts as dead after " + std::to_string(r.retry_count + 1) + " periods of " +
+          describe::duration(period) + " without progress",
+  };
+  if (auto ok = status(); !ok) lines.push_back("ended: " + ok.error().to_string());
+  return lines;
+}
+
+}  // namespace verbena

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "connection/connection_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "async/describe.h"
+#include "connection/reject_reason.h"
+#include "device/queue_pair_steps.h"
+
+namespace verbena {
+
+using Phase = ConnectionPhase;
+
+Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine,
+                                                                  const ConnectionOptions& options) {
+  AttachedDevice* const device = engine.find(options.device);
+  if (device == nullptr)
+    return Error(ErrorCode::InvalidArgument,
+                 "prepare a connection: its device is not attached to the engine");
+  if (options.queues.max_send_requests == 0 || options.queues.max_receive_requests == 0)
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: queues of no length");
+  std::unique_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
+  ChannelOptions channel_options;
+  channel_options.queues = options.queues;
+  channel_options.reliability = options.reliability;
+  channel_options.keep_alive = options.keep_alive;
+  const ProtectionDomain& domain =
+      options.protection_domain != nullptr ? *options.protection_domain : *device->state().domain;
+  channel_options.domain = provider::PdId{domain.id()};
+  auto channel = Channel::create(engine, *device, channel_options, *state);
+  if (!channel) return channel.error();
+  state->channel_ = std::move(*channel);
+  return state;
+}
+
+// Operations end first, while the peer's name is known; then the peer is told.
+ConnectionState::~ConnectionState() {
+  told_owner_ = true;
+  if (id_) device_.connections.erase(static_cast<std::uint64_t>(*id_));
+  channel_.reset();
+  drop_id();
+}
+
+void ConnectionState::adopt(provider::ConnectionId id) {
+  id_ = id;
+  device_.connections[static_cast<std::uint64_t>(id)] = this;
+}
+
+void ConnectionState::drop_id() {
+  if (!id_) return;
+  device_.connections.erase(static_cast<std::uint64_t>(*id_));
+  static_cast<void>(context().destroy_connection(*id_));
+  id_.reset();
+}
+
+// ---- Connecting.
+
+Result<void> ConnectionState::check_reachable(const Gid& remote) const {
+  const Gid& own = device_.info().address;
+  const auto is_loopback = [](const Gid& g) {
+    return g.is_ipv4() ? g.bytes[12] == 127 : g == *Gid::parse("::1");
+  };
+  if (own.is_ipv4() != remote.is_ipv4())
+    return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() + ": the device has the address " +
+                                             own.to_string() + ", which is of the other IP version");
+  if (is_loopback(own) && !is_loopback(remote))
+    return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() +
+                                             ": the device has the loopback address " + own.to_string() +
+                                             "; open one on an address of that network");
+  return {};
+}
+
+Result<void> ConnectionState::request(const Gid& remote, std::span<const std::byte> private_data) {
+  provider::ConnectionParameters p;
+  p.remote = remote;
+  p.port = peer_.port;
+  p.local_qpn = channel_->qpn();
+  if (asked_mtu_ == 0) asked_mtu_ = options_.path_mtu != 0 ? options_.path_mtu : device_.info().active_mtu;
+  p.path_mtu = asked_mtu_;
+  p.responder_resources = options_.reliability.max_dest_rd_atomic;
+  p.initiator_depth = options_.reliability.max_rd_atomic;
+  p.retry_count = options_.reliability.retry_count;
+  p.rnr_retry = options_.reliability.rnr_retry;
+  p.timeout = options_.reliability.timeout;
+  p.min_rnr_timer = options_.reliability.min_rnr_timer;
+  unreachable_ = mtu_refused_ = false;
+  phase_ = Phase::Connecting;
+  auto id = context().connect(p, private_data);
+  if (!id) {
+    give_up(id.error());
+    return id.error();
+  }
+  adopt(*id);
+  return {};
+}
+
+Result<void> ConnectionState::connect_to(std::string_view address, std::span<const std::byte> private_data) {
+  if (phase_ != Phase::Prepared)
+    return Error(ErrorCode::WrongState,
+                 "connect to " + std::string(address) + ": this connection was used already");
+  if (Url::looks_like_url(address)) {
+    auto url = Url::parse(address);
+    if (!url) return url.error();
+    peer_ = url->endpoint;
+  } else {
+    auto endpoint = Endpoint::parse(address);
+    if (!endpoint) return endpoint.error();
+    peer_ = std::move(*endpoint);
+  }
+  if (private_data.size() > kMaxConnectPrivateData)
+    return Error(ErrorCode::InvalidArgument,
+                 "connect to " + peer_.to_string() + ": " + std::to_string(private_data.size()) +
+                     " bytes of private data, at most " + std::to_string(kMaxConnectPrivateData));
+  auto remote = peer_.resolve();
+  if (!remote) return remote.error();
+  remote_ = *remote;
+  if (auto ok = check_reachable(remote_); !ok) return ok;
+  const Instant deadline = engine_.now() + options_.connect_timeout;
+  for (;;) {
+    if (auto ok = request(remote_, private_data); !ok) return ok;
+    engine_.run_until([this] { return phase_ != Phase::Connecting || unreachable_ || mtu_refused_; }, deadline);
+    if (was_established_) return {};
+    if (phase_ != Phase::Connecting) return *error_;
+    drop_id();
+    if (mtu_refused_) {
+      asked_mtu_ /= 2;
+      continue;
+    }
+    if (unreachable_ && engine_.now() < deadline) continue;
+    give_up(timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
+    return *error_;
+  }
+}
+
+Error ConnectionState::timeout_error(const std::string& what, Duration after) {
+  std::string text = what + ": no answer within " + describe::duration(after);
+  const std::string hint = context().hint_about(remote_);
+  return Error(ErrorCode::Unreachable,
+               text + (hint.empty() ? "; is a program listening there, and UDP port 4791 open?"
+                                    : "; the network says: " + hint));
+}
+
+// ---- The queue pair, with what the handshake settled.
+
+Result<void> ConnectionState::bring_up(std::optional<Psn> own) {
+  auto settled = context().connection_parameters(*id_);
+  if (!settled) return settled.error();
+  parameters_ = std::move(*settled);
+  provider::ConnectionParameters& p = parameters_;
+  if (own) p.local_psn = *own;
+  if (options_.path_mtu != 0) p.path_mtu = std::min(p.path_mtu, options_.path_mtu);
+  ReliabilityOptions reliability = options_.reliability;
+  reliability.max_rd_atomic = std::min(reliability.max_rd_atomic, p.initiator_depth);
+  reliability.max_dest_rd_atomic = std::min(reliability.max_dest_rd_atomic, p.responder_resources);
+  const Qpn qpn = channel_->qpn();
+  constexpr auto kType = QueuePairType::ReliableConnected;
+  // A starting PSN is the first one its sender accepts: we expect ours and send from the peer's.
+  return queue_pair_steps::to_rtr(context(), qpn, kType,
+                                  {p.remote, p.remote_qpn, p.local_psn, p.path_mtu, p.traffic_class},
+                                  reliability)
+      .and_then([&] { return queue_pair_steps::to_rts(context(), qpn, kType, p.remote_psn, reliability); });
+}
+
+Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std::byte> theirs,
+                                     std::span<const std::byte> ours) {
+  passive_ = true;
+  adopt(id);
+  private_data_ = std::move(theirs);
+  provider::ConnectionParameters p;
+  p.local_qpn = channel_->qpn();
+  p.local_psn = Psn{static_cast<std::uint32_t>(context().random() >> 40) | 1};
+  p.responder_resources = options_.reliability.max_dest_rd_atomic;
+  p.initiator_depth = options_.reliability.max_rd_atomic;
+  p.rnr_retry = options_.reliability.rnr_retry;
+  auto requested = context().connection_parameters(id);
+  if (!requested) return requested.error();
+  remote_ = requested->remote;
+  peer_ = {remote_.to_string(), requested->port};
+  // The queue pair answers before the peer knows of it.
+  phase_ = Phase::Connecting;
+  auto ok = bring_up(p.local_psn);
+  if (ok) ok = context().accept(id, p, ours);
+  if (!ok) give_up(ok.error());
+  return ok;
+}
+
+void ConnectionState::on_response() {
+  Result<void> ok = bring_up(std::nullopt);
+  if (ok) ok = context().confirm(*id_);
+  if (!ok) {
+    static_cast<void>(context().reject(*id_, {}));
+    give_up(ok.error());
+  }
+}
+
+void ConnectionState::give_up(Error error) {
+  phase_ = Phase::Broken;
+  peer_is_gone_ = true;
+  error_ = error;
+  channel_->end(Channel::End::Failed, std::move(error));
+}
+
+// ---- Events.
+
+void ConnectionState::handle_event(const provider::Event& event) {
+  using Kind = provider::Event::Kind;
+  switch (event.kind) {
+    case Kind::ConnectResponse:
+      private_data_ = event.private_data;
+      return on_response();
+    case Kind::Established:
+      if (phase_ != Phase::Connecting) return;
+      phase_ = Phase::Established;
+      was_established_ = true;
+      return channel_->set_connected();
+    case Kind::Rejected:
+      return on_rejected(event);
+    case Kind::Unreachable:
+      unreachable_ = true;
+      if (passive_ && phase_ == Phase::Connecting)
+        give_up(
+            Error(ErrorCode::ConnectionLost, "accept " + peer_.to_string() + ": the peer did not confirm"));
+      return;
+    case Kind::ConnectError:
+      if (phase_ == Phase::Connecting)
+        give_up(Error(ErrorCode::ConnectionLost, "handshake with " + peer_.to_string() + ": it broke off (" +
+                                                     reject_reason_text(event.reason) + ")"));
+      return;
+    case Kind::Disconnected:
+      return on_disconnected();
+    default:
+      return;
+  }
+}
+
+void ConnectionState::on_rejected(const provider::Event& event) {
+  if (phase_ != Phase::Connecting) return;
+  constexpr std::uint32_t kSmallestMtu = 256;
+  mtu_refused_ = event.reason == kRejectInvalidMtu && asked_mtu_ > kSmallestMtu;
+  if (mtu_refused_) return;
+  private_data_ = event.private_data;
+  give_up(rejection_error(peer_.to_string(), event.reason, event.private_data));
+}
+
+// What completed before may say more precisely why the peer has gone, so completions go first: see tend().
+void ConnectionState::on_disconnected() {
+  peer_is_gone_ = true;
+  if (phase_ == Phase::Established || phase_ == Phase::Connecting) channel_->request_tending();
+}
+
+void ConnectionState::tend() {
+  if (peer_is_gone_ && (phase_ == Phase::Established || phase_ == Phase::Connecting)) end_by_peer();
+  if (told_owner_ || !closed()) return;
+  told_owner_ = true;
+  // The callback may destroy this connection: it must not go down with it while it runs.
+  if (const auto callback = std::exchange(on_closed, nullptr)) callback();
+}
+
+void ConnectionState::end_by_peer() {
+  phase_ = Phase::Closed;
+  error_ = Error(ErrorCode::Disconnected, "connection with " + peer_.to_string() + ": the peer closed it");
+  channel_->end(Channel::End::PeerClosed, *error_);
+}
+
+void ConnectionState::channel_failed() {
+  if (phase_ == Phase::Broken || phase_ == Phase::Closed) return;
+  phase_ = Phase::Broken;
+  if (!error_) error_ = *channel_->failure();
+  if (id_ && !peer_is_gone_) static_cast<void>(context().disconnect(*id_));
+  channel_->request_tending();
+}
+
+// ---- Ending.
+
+Result<void> ConnectionState::wait_established(Duration timeout) {
+  engine_.run_until([this] { return phase_ != Phase::Connecting; }, engine_.now() + timeout);
+  if (was_established_) return {};
+  if (phase_ == Phase::Connecting)
+    return Error(ErrorCode::TimedOut,
+                 "handshake with " + peer_.to_string() + ": not over within " + describe::duration(timeout));
+  return status();
+}
+
+Result<void> ConnectionState::status() const {
+  if (error_) return *error_;
+  return {};
+}
+
+Result<void> ConnectionState::close(Duration timeout) {
+  if (phase_ == Phase::Prepared) {
+    phase_ = Phase::Closed;
+    channel_->end(Channel::End::Closed, Error(ErrorCode::Flushed, "the connection was closed here"));
+    return {};
+  }
+  if (phase_ == Phase::Connecting)
+    if (auto ok = wait_established(timeout); !ok) return ok;
+  if (phase_ == Phase::Closed) return {};
+  if (phase_ != Phase::Established) return status();
+  told_owner_ = true;
+  const Instant deadline = engine_.now() + timeout;
+  const bool sent = engine_.run_until(
+      [this] { return phase_ != Phase::Established || channel_->sends_in_flight() == 0; }, deadline);
+  if (phase_ == Phase::Broken) return status();
+  if (phase_ == Phase::Closed) return {};
+  phase_ = Phase::Closed;
+  const Error here(ErrorCode::Flushed, "the connection was closed here");
+  error_ = here;
+  channel_->settle();
+  static_cast<void>(context().disconnect(*id_));
+  engine_.run_until([this] { return peer_is_gone_; }, deadline);
+  channel_->end(Channel::End::Closed, here);
+  engine_.run_once();
+  if (sent && peer_is_gone_) return {};
+  return Error(ErrorCode::TimedOut, "close the connection with " + peer_.to_string() + ": " +
+                                        (sent ? "no answer" : "not everything was sent") + " within " +
+                                        describe::duration(timeout));
+}
+
+}  // namespace verbena

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection: the channel its operations use, and the handshakes around it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "async/channel.h"
+#include "verbena/connection/connection.h"
+
+namespace verbena {
+
+class ConnectionState final : public Channel::Owner, private EventHandler {
+ public:
+  // In phase Prepared.
+  static Result<std::unique_ptr<ConnectionState>> prepare(EngineState& engine,
+                                                          const ConnectionOptions& options);
+  ~ConnectionState() override;
+  ConnectionState(const ConnectionState&) = delete;
+  ConnectionState& operator=(const ConnectionState&) = delete;
+
+  Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data);
+  // The passive side: `id` is a request of a peer, which is ours from here on.
+  Result<void> accept(provider::ConnectionId id, std::vector<std::byte> theirs,
+                      std::span<const std::byte> ours);
+  Result<void> wait_established(Duration timeout);
+  Result<void> close(Duration timeout);
+  Result<void> status() const;
+
+  Channel& channel() { return *channel_; }
+  EngineState& engine() { return engine_; }
+  AttachedDevice& device() { return device_; }
+  ConnectionPhase phase() const { return phase_; }
+  const Endpoint& peer() const { return peer_; }
+  const provider::ConnectionParameters& parameters() const { return parameters_; }
+  std::span<const std::byte> private_data() const { return private_data_; }
+  bool is_passive() const { return passive_; }
+
+  std::function<void()> on_closed;
+
+ private:
+  ConnectionState(EngineState& engine, AttachedDevice& device, const ConnectionOptions& options)
+      : engine_(engine), device_(device), options_(options) {}
+
+  std::string peer_name() const override { return peer_.to_string(); }
+  void channel_failed() override;
+  void tend() override;
+  void handle_event(const provider::Event& event) override;
+
+  provider::Context& context() { return device_.context(); }
+  Result<void> check_reachable(const Gid& remote) const;
+  Result<void> request(const Gid& remote, std::span<const std::byte> private_data);
+  // `own`: the first PSN we send, where it is not settled yet.
+  Result<void> bring_up(std::optional<Psn> own);
+  void on_response();
+  void on_rejected(const provider::Event& event);
+  void on_disconnected();
+  void end_by_peer();
+  bool closed() const { return phase_ == ConnectionPhase::Closed || phase_ == ConnectionPhase::Broken; }
+  void give_up(Error error);
+  void adopt(provider::ConnectionId id);
+  void drop_id();
+  Error timeout_error(const std::string& what, Duration after);
+
+  EngineState& engine_;
+  AttachedDevice& device_;
+  const ConnectionOptions options_;
+  std::unique_ptr<Channel> channel_;
+  ConnectionPhase phase_ = ConnectionPhase::Prepared;
+  bool passive_ = false;
+  bool was_established_ = false;
+  bool unreachable_ = false;   // the request ran out of repetitions
+  bool mtu_refused_ = false;   // the request asked for more than the peer's device takes
+  std::uint32_t asked_mtu_ = 0;
+  bool peer_is_gone_ = false;  // it closed, or never answered: nothing to tell it
+  bool told_owner_ = false;
+  Endpoint peer_;
+  Gid remote_;
+  std::optional<provider::ConnectionId> id_;
+  provider::ConnectionParameters parameters_;
+  std::vector<std::byte> private_data_;
+  std::optional<Error> error_;  // why it is Closed or Broken
+};
+
+}  // namespace verbena

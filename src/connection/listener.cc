@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/connection/listener.h"
+
+#include <deque>
+
+#include "async/describe.h"
+#include "connection/connection_state.h"
+
+namespace verbena {
+
+// A request of a peer, from its arrival to its answer.
+struct PendingRequest final : EventHandler {
+  PendingRequest(EngineState& its_engine, AttachedDevice& its_device, const provider::Event& event)
+      : engine(its_engine), device(its_device), id(event.connection), private_data(event.private_data) {
+    device.connections[static_cast<std::uint64_t>(id)] = this;
+    if (auto parameters = device.context().connection_parameters(id))
+      peer = {parameters->remote.to_string(), parameters->port};
+  }
+  ~PendingRequest() override {
+    if (spent) return;
+    device.connections.erase(static_cast<std::uint64_t>(id));
+    if (!gone) static_cast<void>(device.context().reject(id, {}));
+    static_cast<void>(device.context().destroy_connection(id));
+  }
+  PendingRequest(const PendingRequest&) = delete;
+  PendingRequest& operator=(const PendingRequest&) = delete;
+
+  // Whatever happens before the answer: the peer does not wait for it any more.
+  void handle_event(const provider::Event&) override { gone = true; }
+
+  // What an answer needs to be true; null when it is.
+  std::unique_ptr<Error> obstacle(const char* verb) const {
+    const std::string what = std::string(verb) + " " + peer.to_string() + ": ";
+    if (spent)
+      return std::make_unique<Error>(ErrorCode::WrongState, what + "the request was answered already");
+    if (gone)
+      return std::make_unique<Error>(ErrorCode::ConnectionLost, what + "the peer has given up meanwhile");
+    return nullptr;
+  }
+
+  EngineState& engine;
+  AttachedDevice& device;
+  const provider::ConnectionId id;
+  const std::vector<std::byte> private_data;
+  Endpoint peer;
+  bool gone = false;
+  bool spent = false;
+};
+
+class ListenerState final : public EventHandler {
+ public:
+  ListenerState(EngineState& engine, AttachedDevice& device, provider::ListenerId id)
+      : engine_(engine), device_(device), id_(id) {
+    device_.listeners[static_cast<std::uint64_t>(id_)] = this;
+  }
+  ~ListenerState() override {
+    device_.listeners.erase(static_cast<std::uint64_t>(id_));
+    static_cast<void>(device_.context().stop_listening(id_));
+  }
+  ListenerState(const ListenerState&) = delete;
+  ListenerState& operator=(const ListenerState&) = delete;
+
+  void handle_event(const provider::Event& event) override {
+    waiting_.push_back(std::make_unique<PendingRequest>(engine_, device_, event));
+    // The callback may destroy this listener: it must not go down with it while it runs.
+    if (const auto callback = on_request) callback();
+  }
+
+  std::unique_ptr<PendingRequest> next() {
+    while (!waiting_.empty()) {
+      std::unique_ptr<PendingRequest> first = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (!first->gone) return first;
+    }
+    return nullptr;
+  }
+
+  EngineState& engine() { return engine_; }
+  Endpoint address() {
+    auto port = device_.context().listener_port(id_);
+    return {device_.info().address.to_string(), port ? *port : std::uint16_t{0}};
+  }
+
+  std::function<void()> on_request;
+
+ private:
+  EngineState& engine_;
+  AttachedDevice& device_;
+  const provider::ListenerId id_;
+  std::deque<std::unique_ptr<PendingRequest>> waiting_;
+};
+
+// ---- ConnectionRequest.
+
+ConnectionRequest::ConnectionRequest(std::unique_ptr<PendingRequest> pending)
+    : pending_(std::move(pending)) {}
+ConnectionRequest::ConnectionRequest(ConnectionRequest&& other) noexcept = default;
+ConnectionRequest& ConnectionRequest::operator=(ConnectionRequest&& other) noexcept = default;
+ConnectionRequest::~ConnectionRequest() = default;
+
+Endpoint ConnectionRequest::peer() const { return pending_->peer; }
+std::span<const std::byte> ConnectionRequest::private_data() const { return pending_->private_data; }
+
+Result<Connection> ConnectionRequest::accept(const ConnectionOptions& options,
+                                             std::span<const std::byte> private_data) {
+  ConnectionOptions here = options;
+  here.device = &pending_->device.device();
+  auto state = ConnectionState::prepare(pending_->engine, here);
+  if (!state) return state.error();
+  return accept(Connection{std::move(*state)}, private_data);
+}
+
+Result<Connection> ConnectionRequest::accept(Connection prepared, std::span<const std::byte> private_data) {
+  PendingRequest& p = *pending_;
+  const std::string what = "accept " + p.peer.to_string() + ": ";
+  if (auto obstacle = p.obstacle("accept")) return *obstacle;
+  if (private_data.size() > kMaxAcceptPrivateData)
+    return Error(ErrorCode::InvalidArgument, what + std::to_string(private_data.size()) +
+                                                 " bytes of private data, at most " +
+                                                 std::to_string(kMaxAcceptPrivateData));
+  if (prepared.phase() != ConnectionPhase::Prepared || &prepared.state_->device() != &p.device)
+    return Error(ErrorCode::InvalidArgument,
+                 what + "the connection was not prepared on the listener's device");
+  p.spent = true;
+  if (auto ok = prepared.state_->accept(p.id, p.private_data, private_data); !ok) return ok.error();
+  return prepared;
+}
+
+Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
+  PendingRequest& p = *pending_;
+  if (auto obstacle = p.obstacle("reject")) return *obstacle;
+  if (private_data.size() > kMaxRejectPrivateData)
+    return Error(ErrorCode::InvalidArgument,
+                 "reject " + p.peer.to_string() + ": " + std::to_string(private_data.size()) +
+                     " bytes of private data, at most " + std::to_string(kMaxRejectPrivateData));
+  if (auto ok = p.device.context().reject(p.id, private_data); !ok) return ok;
+  p.spent = true;
+  p.device.connections.erase(static_cast<std::uint64_t>(p.id));
+  return p.device.context().destroy_connection(p.id);
+}
+
+// ---- Listener.
+
+Listener::Listener(std::unique_ptr<ListenerState> state) : state_(std::move(state)) {}
+Listener::Listener(Listener&& other) noexcept = default;
+Listener& Listener::operator=(Listener&& other) noexcept = default;
+Listener::~Listener() = default;
+
+Result<Listener> Listener::create(ProgressEngine& engine, const ListenOptions& options) {
+  AttachedDevice* const device = engine.state().find(options.device);
+  if (device == nullptr)
+    return Error(ErrorCode::InvalidArgument, "listen: the device is not attached to the engine");
+  auto id = device->context().listen(options.port, options.backlog);
+  if (!id) return id.error();
+  return Listener{std::make_unique<ListenerState>(engine.state(), *device, *id)};
+}
+
+std::uint16_t Listener::port() const { return address().port; }
+Endpoint Listener::address() const { return state_->address(); }
+void Listener::on_request(std::function<void()> handler) { state_->on_request = std::move(handler); }
+
+std::optional<ConnectionRequest> Listener::poll_request() {
+  auto pending = state_->next();
+  if (!pending) return std::nullopt;
+  return ConnectionRequest{std::move(pending)};
+}
+
+Result<ConnectionRequest> Listener::wait_request(Duration timeout) {
+  std::unique_ptr<PendingRequest> pending;
+  EngineState& engine = state_->engine();
+  engine.run_until([&] { return (pending = state_->next()) != nullptr; }, engine.now() + timeout);
+  if (!pending)
+    return Error(ErrorCode::TimedOut, "accept at " + address().to_string() + ": nobody connected within " +
+                                          describe::duration(timeout));
+  return ConnectionRequest{std::move(pending)};
+}
+
+Result<Connection> Listener::accept(const ConnectionOptions& options, Duration timeout) {
+  EngineState& engine = state_->engine();
+  const Instant deadline = engine.now() + timeout;
+  auto request = wait_request(timeout);
+  if (!request) return request.error();
+  auto connection = request->accept(options);
+  if (!connection) return connection;
+  const Duration rest = deadline.is_never() ? Duration::seconds(5) : deadline - engine.now();
+  if (auto ok = connection->wait_established(rest); !ok) return ok.error();
+  return connection;
+}
+
+}  // namespace verbena

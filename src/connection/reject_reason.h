@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a peer's REJ means for a user.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "verbena/base/error.h"
+
+namespace verbena {
+
+// REQ named a path MTU that the device there does not take.
+inline constexpr int kRejectInvalidMtu = 26;
+
+// "no such service", "consumer reject".
+std::string reject_reason_text(int reason);
+// Private data that is text is quoted.
+Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data);
+
+}  // namespace verbena

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/device/device.h"
+
+#include "device/device_state.h"
+
+namespace verbena {
+
+namespace {
+
+// "soft-lo (127.0.0.1), soft-eth0 (192.0.2.1: no permission)"
+std::string describe_devices() {
+  std::string text;
+  for (const DeviceInfo& info : Device::list()) {
+    if (!text.empty()) text += ", ";
+    text += info.name + " (" + info.address.to_string() + (info.usable ? ")" : ": " + info.reason + ")");
+  }
+  return text.empty() ? "none" : text;
+}
+
+DeviceEvent to_public(const provider::Event& event) {
+  const bool completion = event.kind == provider::Event::Kind::Completion;
+  return {completion ? DeviceEvent::Kind::Completion : DeviceEvent::Kind::Async, event.async, event.qpn,
+          static_cast<std::uint32_t>(event.cq)};
+}
+
+}  // namespace
+
+Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) {}
+Device::Device(Device&& other) noexcept = default;
+Device& Device::operator=(Device&& other) noexcept = default;
+Device::~Device() = default;
+
+std::vector<DeviceInfo> Device::list() {
+  std::vector<DeviceInfo> all;
+  for (const provider::Provider* provider : provider::providers())
+    for (DeviceInfo& info : provider->list()) all.push_back(std::move(info));
+  return all;
+}
+
+Result<Device> Device::open(const OpenOptions& options) {
+  std::optional<Error> first;
+  for (const provider::Provider* provider : provider::providers()) {
+    auto context = provider->open(options);
+    if (context) {
+      Device device{std::make_unique<DeviceState>(std::move(*context))};
+      auto domain = device.create_protection_domain();
+      if (!domain) return domain.error();
+      device.state_->domain.emplace(std::move(*domain));
+      return device;
+    }
+    if (!first || first->code() == ErrorCode::NotFound) first = context.error();
+  }
+  if (first && first->code() != ErrorCode::NotFound) return *first;
+  return Error(ErrorCode::NotFound, "open device '" + options.device + "': there are " + describe_devices());
+}
+
+Result<Device> Device::open(std::string name_or_address) {
+  OpenOptions options;
+  options.device = std::move(name_or_address);
+  return open(options);
+}
+
+const DeviceInfo& Device::info() const { return state_->context().info(); }
+std::vector<std::string> Device::explain() const { return state_->context().explain(); }
+std::vector<NamedCounter> Device::counters() const { return state_->context().counters(); }
+
+ProtectionDomain& Device::protection_domain() { return *state_->domain; }
+
+Result<ProtectionDomain> Device::create_protection_domain() {
+  auto id = state_->context().create_pd();
+  if (!id) return id.error();
+  return ProtectionDomain{state_->context(), static_cast<std::uint32_t>(*id)};
+}
+
+Result<CompletionQueue> Device::create_completion_queue(std::uint32_t capacity) {
+  auto id = state_->context().create_cq(capacity);
+  if (!id) return id.error();
+  return CompletionQueue{state_->context(), static_cast<std::uint32_t>(*id)};
+}
+
+Result<QueuePair> Device::create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
+                                            CompletionQueue& receive, const QueuePairOptions& options) {
+  provider::Context& context = state_->context();
+  auto made = context.create_qp({options.type, provider::PdId{domain.id()}, provider::CqId{send.id()},
+                                 provider::CqId{receive.id()}, options.capabilities, options.signal_all});
+  if (!made) return made.error();
+  QueuePair pair;
+  pair.context_ = &context;
+  pair.ops_ = context.qp(made->qpn);
+  pair.qpn_ = made->qpn;
+  pair.type_ = options.type;
+  pair.capabilities_ = made->capabilities;
+  const auto psn = static_cast<std::uint32_t>(context.random() >> 40);
+  pair.address_ = {context.info().address, made->qpn, Psn{psn}, context.info().active_mtu};
+  return pair;
+}
+
+bool Device::progress() { return state_->context().progress(); }
+
+std::optional<DeviceEvent> Device::poll_event() {
+  while (auto event = state_->context().poll_event()) {
+    const bool ours =
+        event->kind == provider::Event::Kind::Completion || event->kind == provider::Event::Kind::Async;
+    if (ours) return to_public(*event);
+  }
+  return std::nullopt;
+}
+
+void Device::wait_event(Instant until) { state_->context().wait_event(until); }
+int Device::event_fd() const { return state_->context().event_fd(); }
+Instant Device::now() const { return state_->context().now(); }
+
+}  // namespace verbena

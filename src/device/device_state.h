@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open device as the upper layers see it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "provider/provider.h"
+#include "verbena/device/protection_domain.h"
+
+namespace verbena {
+
+class DeviceState {
+ public:
+  explicit DeviceState(std::unique_ptr<provider::Context> opened) : context_(std::move(opened)) {}
+
+  provider::Context& context() { return *context_; }
+  // Set once, when the device is opened.
+  std::optional<ProtectionDomain> domain;
+  // Whether an engine drives the device and takes its events.
+  std::atomic<bool> has_engine{false};
+
+ private:
+  // The domain goes first.
+  struct DropDomain {
+    std::optional<ProtectionDomain>* domain;
+    ~DropDomain() { domain->reset(); }
+  };
+  std::unique_ptr<provider::Context> context_;
+  DropDomain drop_domain_{&domain};
+};
+
+}  // namespace verbena

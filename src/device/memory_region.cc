@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/device/memory_region.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "provider/provider.h"
+#include "verbena/device/protection_domain.h"
+
+namespace verbena {
+
+MemoryRegion::MemoryRegion(MemoryRegion&& other) noexcept { *this = std::move(other); }
+
+MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  context_ = std::exchange(other.context_, nullptr);
+  data_ = std::exchange(other.data_, nullptr);
+  length_ = std::exchange(other.length_, 0);
+  lkey_ = std::exchange(other.lkey_, Key{});
+  rkey_ = std::exchange(other.rkey_, Key{});
+  access_ = std::exchange(other.access_, Access::None);
+  owned_ = std::exchange(other.owned_, false);
+  return *this;
+}
+
+MemoryRegion::~MemoryRegion() { release(); }
+
+void MemoryRegion::release() {
+  if (context_ != nullptr) static_cast<void>(context_->deregister_memory(lkey_));
+  if (owned_) ::munmap(data_, static_cast<std::size_t>(length_));
+  context_ = nullptr;
+  owned_ = false;
+}
+
+ScatterGather MemoryRegion::local(std::uint64_t offset, std::uint32_t bytes) const {
+  return {reinterpret_cast<std::uintptr_t>(data_) + offset, bytes, lkey_};
+}
+
+ScatterGather MemoryRegion::local() const {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return local(0, static_cast<std::uint32_t>(std::min(length_, kMost)));
+}
+
+RemoteMemory MemoryRegion::remote() const {
+  return {reinterpret_cast<std::uintptr_t>(data_), length_, rkey_};
+}
+
+Result<RemoteMemory> MemoryRegion::remote(std::uint64_t offset, std::uint64_t bytes) const {
+  return remote().sub_range(offset, bytes);
+}
+
+ProtectionDomain::ProtectionDomain(ProtectionDomain&& other) noexcept
+    : context_(std::exchange(other.context_, nullptr)), id_(std::exchange(other.id_, 0)) {}
+
+ProtectionDomain& ProtectionDomain::operator=(ProtectionDomain&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  context_ = std::exchange(other.context_, nullptr);
+  id_ = std::exchange(other.id_, 0);
+  return *this;
+}
+
+ProtectionDomain::~ProtectionDomain() { release(); }
+
+void ProtectionDomain::release() {
+  if (context_ != nullptr) static_cast<void>(context_->destroy_pd(provider::PdId{id_}));
+  context_ = nullptr;
+}
+
+Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memory, Access access) {
+  if (memory.empty()) return Error(ErrorCode::InvalidArgument, "register memory: 0 bytes");
+  if ((access & (Access::RemoteWrite | Access::RemoteAtomic)) != Access::None)
+    access = access | Access::LocalWrite;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  auto info = context_->register_memory(provider::PdId{id_}, memory.data(), memory.size(), address, access);
+  if (!info) return info.error();
+  MemoryRegion region;
+  region.context_ = context_;
+  region.data_ = memory.data();
+  region.length_ = memory.size();
+  region.lkey_ = info->lkey;
+  region.rkey_ = info->rkey;
+  region.access_ = access;
+  return region;
+}
+
+Result<MemoryRegion> ProtectionDomain::allocate_memory(std::size_t bytes, Access access) {
+  if (bytes == 0) return Error(ErrorCode::InvalidArgument, "allocate memory: 0 bytes");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return Error(ErrorCode::ResourceExhausted,
+                 "allocate memory: no room for " + std::to_string(bytes) + " bytes");
+  auto region = register_memory(std::span{static_cast<std::byte*>(memory), bytes}, access);
+  if (region)
+    region->owned_ = true;
+  else
+    ::munmap(memory, bytes);
+  return region;
+}
+
+}  // namespace verbena

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/device/queue_pair.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/queue_pair_steps.h"
+#include "device/wire_bytes.h"
+
+namespace verbena {
+
+std::array<std::byte, QueuePairAddress::kWireBytes> QueuePairAddress::to_bytes() const {
+  std::array<std::byte, kWireBytes> out{};
+  std::transform(gid.bytes.begin(), gid.bytes.end(), out.begin(),
+                 [](std::uint8_t b) { return std::byte{b}; });
+  wire_bytes::store_le32(out.data() + 16, qpn.value());
+  wire_bytes::store_le32(out.data() + 20, psn.value());
+  wire_bytes::store_le32(out.data() + 24, mtu);
+  wire_bytes::seal(out, 'Q');
+  return out;
+}
+
+Result<QueuePairAddress> QueuePairAddress::from_bytes(std::span<const std::byte> bytes) {
+  if (auto ok = wire_bytes::check_seal(bytes, kWireBytes, 'Q', "QueuePairAddress"); !ok) return ok.error();
+  QueuePairAddress out;
+  std::transform(bytes.begin(), bytes.begin() + 16, out.gid.bytes.begin(),
+                 [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+  out.qpn = Qpn{wire_bytes::load_le32(bytes.data() + 16)};
+  out.psn = Psn{wire_bytes::load_le32(bytes.data() + 20)};
+  out.mtu = wire_bytes::load_le32(bytes.data() + 24);
+  return out;
+}
+
+QueuePair::QueuePair(QueuePair&& other) noexcept { *this = std::move(other); }
+
+QueuePair& QueuePair::operator=(QueuePair&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  context_ = std::exchange(other.context_, nullptr);
+  ops_ = other.ops_;
+  qpn_ = other.qpn_;
+  type_ = other.type_;
+  capabilities_ = other.capabilities_;
+  address_ = other.address_;
+  return *this;
+}
+
+QueuePair::~QueuePair() { release(); }
+
+void QueuePair::release() {
+  if (context_ != nullptr) static_cast<void>(context_->destroy_qp(qpn_));
+  context_ = nullptr;
+}
+
+PostResult QueuePair::post_send(std::span<const SendRequest> requests) { return ops_->post_send(requests); }
+PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  return ops_->post_receive(requests);
+}
+QueuePairState QueuePair::state() const { return ops_->state(); }
+
+Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask mask) {
+  return context_->modify_qp(qpn_, values, mask);
+}
+Result<QueuePairAttributes> QueuePair::query() const { return context_->query_qp(qpn_); }
+
+Result<void> QueuePair::to_init(Access access) {
+  return queue_pair_steps::to_init(*context_, qpn_, type_, access);
+}
+
+Result<void> QueuePair::to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options) {
+  const std::uint32_t mtu = peer.mtu == 0 ? address_.mtu : std::min(address_.mtu, peer.mtu);
+  return queue_pair_steps::to_rtr(*context_, qpn_, type_, {peer.gid, peer.qpn, peer.psn, mtu}, options);
+}
+
+Result<void> QueuePair::to_rts(const ReliabilityOptions& options) {
+  return queue_pair_steps::to_rts(*context_, qpn_, type_, address_.psn, options);
+}
+
+Result<void> QueuePair::to_error() { return queue_pair_steps::to_error(*context_, qpn_); }
+
+Result<void> QueuePair::connect(const QueuePairAddress& peer, const ReliabilityOptions& options) {
+  return to_init(options.access).and_then([&] { return to_rtr(peer, options); }).and_then([&] {
+    return to_rts(options);
+  });
+}
+
+}  // namespace verbena

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/wire_bytes.h"
+
+#include <bit>
+#include <cstring>
+#include <string>
+
+namespace verbena::wire_bytes {
+
+static_assert(std::endian::native == std::endian::little);
+
+void store_le16(std::byte* p, std::uint16_t value) { std::memcpy(p, &value, sizeof value); }
+void store_le32(std::byte* p, std::uint32_t value) { std::memcpy(p, &value, sizeof value); }
+void store_le64(std::byte* p, std::uint64_t value) { std::memcpy(p, &value, sizeof value); }
+
+namespace {
+
+template <class T>
+T load(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+constexpr std::byte kVersion{1};
+
+std::uint16_t crc16(std::span<const std::byte> bytes) {
+  std::uint32_t crc = 0xffff;
+  for (const std::byte b : bytes) {
+    crc ^= std::to_integer<std::uint32_t>(b) << 8;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 0x8000) != 0 ? crc << 1 ^ 0x1021 : crc << 1;
+  }
+  return static_cast<std::uint16_t>(crc);
+}
+
+}  // namespace
+
+std::uint16_t load_le16(const std::byte* p) { return load<std::uint16_t>(p); }
+std::uint32_t load_le32(const std::byte* p) { return load<std::uint32_t>(p); }
+std::uint64_t load_le64(const std::byte* p) { return load<std::uint64_t>(p); }
+
+void seal(std::span<std::byte> bytes, char kind) {
+  std::byte* const end = bytes.data() + bytes.size() - 4;
+  end[0] = static_cast<std::byte>(kind);
+  end[1] = kVersion;
+  store_le16(end + 2, crc16(bytes.first(bytes.size() - 2)));
+}
+
+Result<void> check_seal(std::span<const std::byte> bytes, std::size_t size, char kind, const char* name) {
+  const std::string what = std::string(name) + " from bytes: ";
+  if (bytes.size() < size)
+    return Error(ErrorCode::InvalidArgument,
+                 what + std::to_string(bytes.size()) + " bytes, needs " + std::to_string(size));
+  const std::byte* const end = bytes.data() + size - 4;
+  if (end[0] != static_cast<std::byte>(kind))
+    return Error(ErrorCode::CorruptData, what + "these bytes are none");
+  if (end[1] != kVersion)
+    return Error(ErrorCode::CorruptData,
+                 what + "version " + std::to_string(std::to_integer<int>(end[1])) + ", this side knows 1");
+  if (load_le16(end + 2) != crc16(bytes.first(size - 2)))
+    return Error(ErrorCode::CorruptData, what + "damaged");
+  return {};
+}
+
+}  // namespace verbena::wire_bytes

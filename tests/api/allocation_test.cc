@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hot path takes no memory from the heap: not in the operations, not in the engine, not in the device.
+#include <cstdlib>
+#include <new>
+
+#include "test_pair.h"
+
+namespace {
+thread_local std::size_t allocations = 0;
+}
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  std::abort();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace verbena {
+namespace {
+
+using test::must;
+using test::Pair;
+
+// The service thread is out of the way, so that all work is counted here.
+struct Quiet {
+  Quiet() : engine(must(ProgressEngine::create(client, {.wait = WaitMode::Busy}))) {
+    must(engine.add(server));
+    Listener listener = must(Listener::create(engine, {.device = &server}));
+    listener.on_request([&] { far.emplace(must(listener.poll_request()->accept())); });
+    near.emplace(must(Connection::connect(engine, listener.address().to_string())));
+    must(far->wait_established());
+  }
+  static Device open() {
+    OpenOptions options;
+    options.service_thread = false;
+    return must(Device::open(options));
+  }
+  Device client = open(), server = open();
+  ProgressEngine engine;
+  std::optional<Connection> near, far;
+};
+
+// What may still grow are a few buffers of the device that live as long as it does.
+TEST(Allocation, thousands_of_operations_allocate_nothing_each) {
+  Quiet pair;
+  MemoryRegion here = must(pair.client.allocate_memory(8192));
+  MemoryRegion there = must(pair.server.allocate_memory(8192));
+  Operation write, read, add, send, receive;
+  const auto round = [&] {
+    pair.far->receive(receive, there.local());
+    pair.near->write(write, here.local(), there.remote());
+    pair.near->read(read, here.local(), there.remote());
+    pair.near->fetch_and_add(add, there.remote(), 1);
+    pair.near->send(send, here.local());
+    pair.engine.run_until(
+        [&] { return write.done() && read.done() && add.done() && send.done() && receive.done(); });
+  };
+  for (int i = 0; i < 100; ++i) round();
+  const std::size_t before = allocations;
+  for (int i = 0; i < 1000; ++i) round();
+  EXPECT_LE(allocations - before, 32u);
+  EXPECT_TRUE(send.result() && receive.result() && read.result());
+}
+
+}  // namespace
+}  // namespace verbena

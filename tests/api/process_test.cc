@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two processes: what one sees of the other's death, sleep and return.
+#include "test_process.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Process;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+// Where the peer dies: budget without progress 3 periods of 0.5 s, as a loaded machine may hold a process up for long.
+ConnectionOptions quick() {
+  ConnectionOptions options;
+  options.reliability.timeout = 17;
+  options.reliability.retry_count = 2;
+  options.keep_alive = Duration::milliseconds(50);
+  return options;
+}
+// Where it lives: 8 periods of 2 s.
+ConnectionOptions patient() {
+  ConnectionOptions options;
+  options.reliability.timeout = 19;
+  return options;
+}
+
+// Serves one peer: gives it memory in the private data, then keeps receives up until the peer is gone.
+void serve(const std::function<void(const std::string&)>& say) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  ConnectionRequest request = must(listener.wait_request());
+  const auto key = memory.remote().to_bytes();
+  Connection connection = must(request.accept(quick(), key));
+  must(connection.wait_established());
+  engine.run_until([&] { return connection.closed(); });
+  say(connection.status().error().to_string());
+}
+
+// Writes to the peer for ever, each megabyte with an immediate; says its first line when the first has arrived.
+void write_for_ever(const std::string& address, const std::function<void(const std::string&)>& say) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Connection connection = must(Connection::connect(engine, address, quick()));
+  const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+  for (std::uint32_t i = 0;; ++i) {
+    if (auto done = connection.write_with_immediate(memory.local(), remote, i).wait(); !done) {
+      say(done.error().to_string());
+      return;
+    }
+    if (i == 0) say("first");
+  }
+}
+
+struct Client {
+  explicit Client(const std::string& address, const ConnectionOptions& options)
+      : connection(must(Connection::connect(engine, address, options))) {}
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Connection connection;
+  RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+};
+
+TEST(Processes, writes_reach_another_process_and_a_close_is_seen_there) {
+  Process server(serve);
+  const std::string address = server.hear();
+  {
+    Client client(address, patient());
+    for (int i = 0; i < 8; ++i) must(client.connection.write(client.memory.local(), client.remote).wait());
+    must(client.connection.close());
+  }
+  EXPECT_THAT(server.hear(), ::testing::HasSubstr("the peer closed it"));
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(Processes, a_peer_killed_while_we_write_to_it_stops_answering) {
+  Process server(serve);
+  Client client(server.hear(), quick());
+  must(client.connection.write(client.memory.local(), client.remote).wait());
+  Operation write;
+  int rounds = 0;
+  write.on_done([&](Operation& self) {
+    if (++rounds == 3) server.signal(SIGKILL);
+    if (self.result()) self.submit();
+  });
+  client.connection.write(write, client.memory.local(), client.remote);
+  EXPECT_TRUE(client.engine.run_until([&] { return write.done(); }, Duration::seconds(60)));
+  expect_error(write.result(), ErrorCode::RetryExceeded, "WRITE of 1048576 bytes to 127.0.0.",
+               "the peer stopped answering", "3 periods of 536 ms");
+  expect_error(client.connection.send(Segments{}).wait(), ErrorCode::ConnectionLost,
+               "the peer stopped answering");
+  EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+TEST(Processes, a_peer_killed_while_we_read_from_it_stops_answering) {
+  Process server(serve);
+  Client client(server.hear(), quick());
+  must(client.connection.read(client.memory.local(), client.remote).wait());
+  server.signal(SIGKILL);
+  Operation read = client.connection.read(client.memory.local(), client.remote);
+  Result<OperationOutcome> result = read.wait();
+  while (result) {
+    read.submit();
+    result = read.wait();
+  }
+  expect_error(result, ErrorCode::RetryExceeded, "READ of 1048576 bytes from 127.0.0.");
+  EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+// The listener of the test process, whose address the child learns by inheriting a pipe.
+struct Reception {
+  Reception() {
+    if (::pipe(ends) != 0) std::abort();
+  }
+  ~Reception() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  std::string hear() {
+    std::string line;
+    char c = 0;
+    while (::read(ends[0], &c, 1) == 1 && c != '\n') line += c;
+    return line;
+  }
+  void say(const std::string& line) { EXPECT_GT(::write(ends[1], (line + "\n").data(), line.size() + 1), 0); }
+  int ends[2];
+};
+
+TEST(Processes, a_peer_killed_while_it_writes_to_us_is_missed_by_a_receive_that_waits) {
+  Reception reception;
+  Process writer([&](const auto& say) { write_for_ever(reception.hear(), say); });
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Listener listener = must(Listener::create(engine));
+  reception.say(listener.address().to_string());
+  const auto key = memory.remote().to_bytes();
+  Connection connection = must(must(listener.wait_request()).accept(quick(), key));
+  int arrived = 0;
+  Operation receive;
+  receive.on_done([&](Operation& self) {
+    if (++arrived == 3) writer.signal(SIGKILL);
+    if (self.result()) self.submit();
+  });
+  connection.receive(receive, Segments{});
+  EXPECT_TRUE(engine.run_until([&] { return receive.done(); }, Duration::seconds(60)));
+  expect_error(receive.result(), ErrorCode::ConnectionLost, "RECEIVE into 0 bytes from 127.0.0.",
+               "keep-alive", "the peer stopped answering");
+  EXPECT_EQ(connection.phase(), ConnectionPhase::Broken);
+  EXPECT_EQ(writer.wait(), -SIGKILL);
+}
+
+TEST(Processes, a_peer_that_sleeps_longer_than_the_budget_is_given_up_and_learns_of_it) {
+  Process server(serve);
+  Client client(server.hear(), quick());
+  must(client.connection.write(client.memory.local(), client.remote).wait());
+  server.stop();
+  expect_error(client.connection.write(client.memory.local(), client.remote).wait(), ErrorCode::RetryExceeded,
+               "the peer stopped answering");
+  server.signal(SIGCONT);
+  EXPECT_THAT(server.hear(), ::testing::HasSubstr("127.0.0."));
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(Processes, a_peer_that_sleeps_within_the_budget_is_waited_for) {
+  Process server(serve);
+  const std::string address = server.hear();
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Connection connection = must(Connection::connect(engine, address, patient()));
+  const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+  server.stop();
+  Operation write = connection.write(memory.local(), remote);
+  EXPECT_FALSE(engine.run_until([&] { return write.done(); }, Duration::milliseconds(200)));
+  server.signal(SIGCONT);
+  must(write.wait());
+  must(connection.close());
+}
+
+TEST(Processes, one_sided_operations_proceed_while_the_application_sleeps) {
+  Process server([](const auto& say) {
+    Device device = must(Device::open());
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    MemoryRegion memory = must(device.allocate_memory(kBytes));
+    Listener listener = must(Listener::create(engine));
+    say(listener.address().to_string());
+    const auto key = memory.remote().to_bytes();
+    Connection connection = must(must(listener.wait_request()).accept(patient(), key));
+    must(connection.wait_established());
+    ::pause();  // the service thread serves alone
+  });
+  Client client(server.hear(), patient());
+  must(client.connection.write(client.memory.local(), client.remote).wait());
+  must(client.connection.read(client.memory.local(), client.remote).wait());
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several threads may do at once.
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::must;
+
+// A loaded machine may hold a thread up for long.
+ConnectionOptions patient() {
+  ConnectionOptions options;
+  options.reliability.timeout = 19;  // 2 s
+  options.connect_timeout = Duration::seconds(60);
+  return options;
+}
+
+TEST(Threads, an_engine_per_thread_serves_its_own_device) {
+  constexpr int kRounds = 300;
+  Device server_device = must(Device::open());
+  std::atomic<bool> ready{false};
+  std::string address;
+  std::thread server([&] {
+    ProgressEngine engine = must(ProgressEngine::create(server_device));
+    MemoryRegion memory = must(server_device.allocate_memory(4096));
+    Listener listener = must(Listener::create(engine));
+    address = listener.address().to_string();
+    ready = true;
+    Connection connection = must(listener.accept(patient()));
+    for (int i = 0; i < kRounds; ++i) {
+      Operation receive = connection.receive(memory.local());
+      const auto got = must(receive.wait());
+      must(connection.send(memory.local(0, got.bytes)).wait());
+    }
+    engine.run_until([&] { return connection.closed(); });
+  });
+  while (!ready) std::this_thread::yield();
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion out = must(device.allocate_memory(100)), in = must(device.allocate_memory(100));
+  Connection connection = must(Connection::connect(engine, address, patient()));
+  for (std::uint32_t i = 0; i < kRounds; ++i) {
+    test::fill(out, i);
+    Operation receive = connection.receive(in.local());
+    must(connection.send(out.local()).wait());
+    must(receive.wait());
+    ASSERT_TRUE(test::same(in, out)) << "round " << i;
+  }
+  must(connection.close());
+  server.join();
+}
+
+TEST(Threads, a_client_that_calls_early_meets_a_server_that_starts_late) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  // One that nobody takes by itself.
+  const auto pid = static_cast<unsigned>(::getpid());
+  const std::string free_address =
+      "127." + std::to_string(64 + pid % 128) + "." + std::to_string(pid / 128 % 256) + ".9";
+  std::atomic<bool> asked{false};
+  std::thread server([&] {
+    while (!asked) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));  // some requests find nobody
+    Device late = must(Device::open(free_address));
+    ProgressEngine its_engine = must(ProgressEngine::create(late));
+    Listener listener = must(Listener::create(its_engine, {.port = 7471}));
+    Connection connection = must(listener.accept(patient(), Duration::seconds(60)));
+    its_engine.run_until([&] { return connection.closed(); });
+  });
+  asked = true;
+  // The device is there a moment before its listener.
+  const std::string address = free_address + ":7471";
+  auto connection = Connection::connect(engine, address, patient());
+  while (!connection && connection.error().code() == ErrorCode::ConnectionRefused)
+    connection = Connection::connect(engine, address, patient());
+  must(must(std::move(connection)).close());
+  server.join();
+}
+
+// An event loop that knows nothing of Verbena but one descriptor.
+TEST(Threads, one_descriptor_carries_an_engine_through_a_foreign_loop) {
+  test::Pair pair;
+  Connection near = pair.connect();
+  std::vector<std::uint64_t> cell{0};
+  MemoryRegion region = must(pair.server.register_memory(cell));
+  Operation operation;
+  int left = 50;
+  operation.on_done([&](Operation& self) {
+    must(self.result());
+    if (--left > 0) self.submit();
+  });
+  near.fetch_and_add(operation, region.remote(), 1);
+  Operation never = near.receive(Segments{});
+  never.expires_at(pair.engine.now() + Duration::milliseconds(300));  // a deadline wakes the descriptor, too
+  while (!never.done()) {
+    while (pair.engine.run_once()) {
+    }
+    if (never.done() || !pair.engine.prepare_wait()) continue;
+    pollfd poll_fd{pair.engine.fd(), POLLIN, 0};
+    ASSERT_GE(::poll(&poll_fd, 1, 60'000), 1);
+  }
+  EXPECT_EQ(left, 0);
+  EXPECT_EQ(cell[0], 50u);
+  test::expect_error(never.result(), ErrorCode::DeadlineExceeded);
+}
+
+TEST(Threads, queue_pairs_of_one_device_are_posted_to_and_polled_from_any_thread) {
+  constexpr std::uint64_t kEach = 200;
+  Device a = must(Device::open()), b = must(Device::open());
+  std::vector<std::uint64_t> cells(4, 0);
+  MemoryRegion target = must(b.register_memory(cells));
+  const auto count_on = [&](std::size_t cell) {
+    CompletionQueue here = must(a.create_completion_queue(64)), there = must(b.create_completion_queue(64));
+    QueuePair one = must(a.create_queue_pair(here)), two = must(b.create_queue_pair(there));
+    must(one.connect(two.address()));
+    must(two.connect(one.address()));
+    MemoryRegion result = must(a.allocate_memory(8));
+    const ScatterGather piece = result.local();
+    SendRequest request;
+    request.opcode = SendOpcode::FetchAndAdd;
+    request.local = {&piece, 1};
+    request.remote_address = target.remote().address + cell * 8;
+    request.rkey = target.rkey();
+    request.swap_or_add = 1;
+    for (std::uint64_t i = 0; i < kEach; ++i) {
+      ASSERT_TRUE(one.post_send(request));
+      std::optional<Completion> done;
+      while (!(done = here.poll_one())) std::this_thread::yield();
+      ASSERT_EQ(done->status, CompletionStatus::Success);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < cells.size(); ++i) threads.emplace_back([&, i] { count_on(i); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(cells, ::testing::Each(kEach));
+}
+
+}  // namespace
+}  // namespace verbena
