@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verbena sim: a seed is the whole run."""
+
+import json
+import os
+
+from command import Skip, check, main, say
+
+
+def a_seed_gives_the_same_run_again(setting):
+    for words in (("--seed", "1"), ("--seed", "1", "--trace"), ("--seed", "7", "--json")):
+        first, _ = setting.run("sim", *words)
+        second, _ = setting.run("sim", *words)
+        check(first == second and first, words)
+    other, _ = setting.run("sim", "--seed", "2", "--trace")
+    one, _ = setting.run("sim", "--seed", "1", "--trace")
+    check(other != one, "two seeds, one run")
+    setting.run("sim", "--seed", "1", "--pcap", setting.path("a"))
+    setting.run("sim", "--seed", "1", "--pcap", setting.path("b"))
+    with open(setting.path("a"), "rb") as first, open(setting.path("b"), "rb") as second:
+        check(first.read() == second.read(), "captures differ")
+    say(f"{len(one.splitlines())} lines of trace, twice the same")
+
+
+def many_seeds_keep_every_promise(setting):
+    output, _ = setting.run("sim", "--seeds", "100:40", "--json")
+    result = json.loads(output)
+    check(result["seeds"] == 40 and result["failed"] == 0 and result["packets"] > 10_000, output)
+    output, _ = setting.run("sim", "--seeds", "1:3")
+    check("3 seeds, 0 failed" in output, output)
+    say(f"40 seeds, {result['packets']} packets")
+
+
+def a_planted_bug_is_found(setting):
+    names, _ = setting.run("sim", "--list-bugs")
+    bugs = names.split()
+    check("AcceptGap" in bugs and len(bugs) == len(set(bugs)), names)
+    if not os.path.exists(os.path.join(setting.bin, "verbena-sim-planted")):
+        raise Skip("verbena-sim-planted was not built")
+    output, _ = setting.run("sim", "--plant", "AcceptGap", "--seeds", "1:20", status=1)
+    line = next(line for line in output.splitlines() if line.startswith("again: "))
+    check("--plant AcceptGap" in line, output)
+    words = line[len("again: verbena "):].split()
+    output, _ = setting.run(*words, status=1)
+    check("FAILED" in output, output[-500:])
+    say(f"{len(bugs)} bugs to plant; found again by: {line[7:]}")
+
+
+if __name__ == "__main__":
+    main(a_seed_gives_the_same_run_again, many_seeds_keep_every_promise, a_planted_bug_is_found)

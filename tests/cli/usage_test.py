@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command says when it is used wrongly, and when it is asked for help."""
+
+import json
+
+from command import Server, check, main, say
+
+COMMANDS = ["devices", "ping", "serve", "get", "put", "sim"]
+
+
+def every_command_explains_itself(setting):
+    output, _ = setting.run("--help")
+    for command in COMMANDS:
+        check(command in output, f"--help does not name {command}")
+        text, _ = setting.run(command, "--help")
+        check("--help" in text and len(text.splitlines()) > 5, f"{command} --help says little")
+        if command != "sim":
+            check("--device" in text, f"{command} --help does not tell of --device")
+        check("--pcap" in text, f"{command} --help does not tell of --pcap")
+    output, _ = setting.run("--version")
+    check(output.startswith("verbena "), output)
+    say(f"help of {', '.join(COMMANDS)}")
+
+
+def wrong_usage_is_told_and_gives_two(setting):
+    wrong = [
+        (), ("dance",), ("devices", "--sideways"), ("ping",), ("ping", "-s", "somewhere"),
+        ("ping", "x", "--op", "jump"), ("ping", "x", "--op", "cas", "--size", "16"),
+        ("ping", "x", "--size", "99999999"), ("ping", "x:port"), ("ping", "x", "-c", "many"), ("serve",),
+        ("serve", ".", "--port", "99999"), ("get", "verbena://h/x"),
+        ("get", "http://h/x", "y"), ("get", "verbena://h:0/x", "y"), ("get", "verbena://:1/x", "y"),
+        ("get", "verbena://h/../x", "y"), ("get", "verbena://h//x", "y"), ("get", "verbena://h/a/./x", "y"),
+        ("put", "x"), ("put", "x", "y"), ("put", "x", "verbena://h/../y"), ("sim", "--seeds", "5"),
+        ("sim", "--seeds", "1:0"), ("sim", "--plant", "Nothing"), ("sim", "--seeds", "1:2", "--trace"),
+        ("sim", "--seed", "1", "--seeds", "1:2"),
+    ]
+    for words in wrong:
+        output, errors = setting.run(*words, status=2)
+        check(errors.startswith("verbena"), f"{words}: {errors!r}")
+        check("--help" in errors, f"{words} does not lead on: {errors!r}")
+        check(not output, f"{words} wrote to standard output: {output!r}")
+    say(f"{len(wrong)} wrong command lines")
+
+
+def devices_are_listed_with_reasons(setting):
+    output, _ = setting.run("devices")
+    check("127.0.0.1" in output and "usable" in output, output)
+    output, _ = setting.run("devices", "--json")
+    devices = json.loads(output)
+    check(devices and all(isinstance(d["reason"], str) and d["reason"] for d in devices), output)
+    loopback = next(d for d in devices if d["interface"] == "lo")
+    check(loopback["usable"] and loopback["state"] == "active" and loopback["interface_mtu"] > 0, output)
+    output, _ = setting.run("devices", "-v", "--device", loopback["name"])
+    check("opened" in output and "4791" in output, output)
+    _, errors = setting.run("devices", "--device", "nonesuch", status=1)
+    check("nonesuch" in errors and "NotFound" in errors, errors)
+    say(f"{len(devices)} devices")
+
+
+def addresses_that_lead_nowhere_are_errors(setting):
+    _, errors = setting.run("get", "verbena://127.77.66.55:7471/x", setting.path("x"), status=1)
+    check("Unreachable" in errors and "127.77.66.55" in errors, errors)
+    server = Server(setting, "serve", setting.folder)
+    host = server.address.rsplit(":", 1)[0]
+    _, errors = setting.run("get", f"verbena://{host}:9/x", setting.path("x"), status=1)
+    check("ConnectionRefused" in errors and "verbena serve" in errors, errors)
+    _, errors = setting.run("ping", server.address, status=1)
+    check("Rejected" in errors and "file server" in errors, errors)
+    _, errors = setting.run("ping", "no.such.host.invalid", status=1)
+    check("NotFound" in errors, errors)
+    _, errors = setting.run("get", server.url("x"), setting.path("x"), "--device", "203.0.113.9", status=1)
+    check("203.0.113.9" in errors, errors)
+    _, errors = setting.run("get", server.url("x"), setting.path("x"), "--pcap", setting.path("no", "dir"), status=1)
+    check("dir" in errors, errors)
+    output, _ = setting.run("get", server.url("x"), setting.path("x"), "--json", status=1)
+    check(json.loads(output)["error"]["code"] == "NotFound", output)
+    server.stop()
+    for device in (d for d in json.loads(setting.run("devices", "--json")[0]) if d["interface"] != "lo"):
+        _, errors = setting.run("ping", f"[{device['address']}]:1" if ":" in device["address"] else device["address"],
+                                status=1)
+        check("address of this machine" in errors, errors)
+    _, errors = setting.run("serve", setting.path("nowhere"), status=1)
+    check("nowhere" in errors, errors)
+    say("unreachable, refused, rejected, unknown host, foreign device, bad capture file, missing file")
+
+
+def a_port_is_listened_on_once(setting):
+    server = Server(setting, "ping", "-s")
+    host, port = server.address.rsplit(":", 1)
+    _, errors = setting.run("ping", "-s", "--device", host, "--port", port, status=1)
+    check("AddressInUse" in errors, errors)
+    server.stop()
+    say(f"second server at {host}:{port} refused")
+
+
+if __name__ == "__main__":
+    main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, devices_are_listed_with_reasons,
+         addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/tree.h"
+
+namespace verbena::tools {
+
+namespace {
+
+bool is_loopback(const Gid& gid) {
+  if (gid.is_ipv4()) return gid.bytes[12] == 127;
+  Gid one;
+  one.bytes[15] = 1;
+  return gid == one;
+}
+
+// The address of this machine from which packets to `peer` would leave.
+Result<Gid> source_towards(const Gid& peer) {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  constexpr std::uint16_t kAnyPort = 4791;  // nothing is sent
+  if (peer.is_ipv4()) {
+    auto* to = reinterpret_cast<sockaddr_in*>(&storage);
+    to->sin_family = AF_INET;
+    to->sin_port = htons(kAnyPort);
+    std::memcpy(&to->sin_addr, peer.bytes.data() + 12, 4);
+    length = sizeof *to;
+  } else {
+    auto* to = reinterpret_cast<sockaddr_in6*>(&storage);
+    to->sin6_family = AF_INET6;
+    to->sin6_port = htons(kAnyPort);
+    std::memcpy(&to->sin6_addr, peer.bytes.data(), 16);
+    length = sizeof *to;
+  }
+  const UniqueFd socket(::socket(storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (!socket.is_open() || ::connect(socket.get(), address, length) != 0 ||
+      ::getsockname(socket.get(), address, &length) != 0)
+    return Error::from_errno(errno, "find the way to " + peer.to_string());
+  Gid source;
+  if (storage.ss_family == AF_INET) {
+    const auto* from = reinterpret_cast<const sockaddr_in*>(&storage);
+    source = Gid::from_ipv4(0, 0, 0, 0);
+    std::memcpy(source.bytes.data() + 12, &from->sin_addr, 4);
+  } else {
+    std::memcpy(source.bytes.data(), &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr, 16);
+  }
+  return source;
+}
+
+}  // namespace
+
+void add_device_flags(CLI::App& command, DeviceFlags& flags) {
+  command.add_option("--device", flags.device, "Name or IP address of the local device; see `verbena devices`")
+      ->type_name("ADDRESS");
+  command.add_option("--pcap", flags.pcap, "Write every packet to this file, for Wireshark")->type_name("FILE");
+}
+
+Result<Device> open_device(const DeviceFlags& flags) {
+  OpenOptions options;
+  options.device = flags.device;
+  options.pcap_file = flags.pcap;
+  return Device::open(options);
+}
+
+Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& peer) {
+  if (!flags.device.empty()) return open_device(flags);
+  auto address = peer.resolve();
+  if (!address) return std::move(address).error();
+  if (is_loopback(*address)) return open_device(flags);
+  auto source = source_towards(*address);
+  if (!source) return std::move(source).error();
+  if (*source == *address)
+    return Error(ErrorCode::AddressInUse,
+                 peer.host + " is an address of this machine, and an address belongs to one process; when the "
+                             "server is started without --device, both sides take loopback addresses of their own");
+  DeviceFlags chosen = flags;
+  chosen.device = source->to_string();
+  return open_device(chosen);
+}
+
+Result<Endpoint> parse_peer(std::string_view text) {
+  const std::string port = ":" + std::to_string(kDefaultPort);
+  if (text.empty()) return Error(ErrorCode::InvalidArgument, "an empty address");
+  if (text.front() == '[' && text.back() == ']') return Endpoint::parse(std::string(text) + port);
+  if (text.find(':') == std::string_view::npos) return Endpoint::parse(std::string(text) + port);
+  if (const auto literal = Gid::parse(text)) return Endpoint::parse("[" + std::string(text) + "]" + port);
+  return Endpoint::parse(text);
+}
+
+Result<Url> parse_url(std::string_view text) {
+  if (!Url::looks_like_url(text))
+    return Error(ErrorCode::InvalidArgument,
+                 "'" + std::string(text) + "' is no URL; it looks like verbena://host:port/path");
+  const std::string_view rest = text.substr(Url::kScheme.size());
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  auto endpoint = parse_peer(rest.substr(0, slash));
+  if (!endpoint) return std::move(endpoint).error();
+  return Url{std::move(*endpoint), std::string(rest.substr(slash))};
+}
+
+std::uint64_t counter(const Device& device, std::string_view name) {
+  for (const NamedCounter& one : device.counters())
+    if (one.name == name) return one.value;
+  return 0;
+}
+
+}  // namespace verbena::tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands have in common. Each command adds itself to the program and, when it was chosen, runs and leaves
+// its exit status.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "verbena/connection/endpoint.h"
+#include "verbena/device/device.h"
+
+namespace CLI {
+class App;
+}
+
+namespace verbena::tools {
+
+// Where `verbena serve` and `verbena ping -s` listen unless told otherwise.
+inline constexpr std::uint16_t kDefaultPort = 7471;
+
+void add_devices_command(CLI::App& program, int& status);
+void add_ping_command(CLI::App& program, int& status);
+void add_serve_command(CLI::App& program, int& status);
+void add_get_command(CLI::App& program, int& status);
+void add_put_command(CLI::App& program, int& status);
+void add_sim_command(CLI::App& program, int& status);
+
+struct DeviceFlags {
+  std::string device;  // --device
+  std::string pcap;    // --pcap
+};
+void add_device_flags(CLI::App& command, DeviceFlags& flags);
+
+// The device the flags name. Without a name: for a peer on another machine the device of the address that leads there,
+// otherwise the default device.
+Result<Device> open_device(const DeviceFlags& flags);
+Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& peer);
+
+// "host", "host:port", "[v6]", "[v6]:port", "v6": the port is kDefaultPort when none is written.
+Result<Endpoint> parse_peer(std::string_view text);
+// "verbena://host[:port]/path".
+Result<Url> parse_url(std::string_view text);
+
+// The value of a device's counter, 0 when it has none of that name.
+std::uint64_t counter(const Device& device, std::string_view name);
+
+}  // namespace verbena::tools

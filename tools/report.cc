@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/safe_path.h"
+
+namespace verbena::tools {
+
+std::string_view advice(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::NotFound: return "Check the spelling; `verbena devices` lists devices.";
+    case ErrorCode::AlreadyExists: return "Choose another name, or replace it with --force.";
+    case ErrorCode::AddressInUse:
+      return "Another program has this address or port: end it, or choose another with --device or --port.";
+    case ErrorCode::AddressNotAvailable: return "Choose an address of this machine; `verbena devices` lists them.";
+    case ErrorCode::PermissionDenied: return "Check the rights of this user there.";
+    case ErrorCode::ResourceExhausted:
+      return "Free some space or memory, or raise the limit (`ulimit -a` shows them), and try again.";
+    case ErrorCode::NotSupported: return "Another device may be able to; `verbena devices -v` tells of each.";
+    case ErrorCode::Unreachable:
+      return "Check the address, that a verbena server runs there, and that UDP port 4791 is open between the two.";
+    case ErrorCode::ConnectionRefused:
+      return "Start the server there (`verbena serve` or `verbena ping -s`), or give the port it listens on.";
+    case ErrorCode::Rejected: return "The server is there and said no; its reason stands above.";
+    case ErrorCode::ConnectionLost:
+    case ErrorCode::Disconnected: return "Look at what the other side printed, and try again.";
+    case ErrorCode::RetryExceeded:
+    case ErrorCode::TimedOut:
+    case ErrorCode::DeadlineExceeded:
+      return "The other side was stopped or killed, or the network between is broken: check both, and try again.";
+    case ErrorCode::ProtocolError: return "Check that both sides run the same version of verbena.";
+    case ErrorCode::CorruptData: return "Try again; if it happens again, check memory and disks of both machines.";
+    case ErrorCode::Internal: return "This is a defect of verbena; please report it.";
+    default: return "";
+  }
+}
+
+int report_error(std::string_view command, const Error& error) {
+  fmt::print(stderr, "verbena {}: {}\n", command, printable(error.to_string()));
+  if (const auto what = advice(error.code()); !what.empty()) fmt::print(stderr, "  {}\n", what);
+  std::fflush(stderr);
+  return kExitFailure;
+}
+
+int report_usage(std::string_view command, std::string_view what) {
+  fmt::print(stderr, "verbena {}: {}\n", command, printable(what));
+  fmt::print(stderr, "  `verbena {} --help` shows how it is used.\n", command);
+  return kExitUsage;
+}
+
+}  // namespace verbena::tools
