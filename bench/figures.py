@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured and how (FIGURES), and what is shown against what with which goal (ROWS)."""
+import operator
+import re
+import socket
+import statistics
+from dataclasses import dataclass
+
+from lab import Missing, metric
+
+MIB = 1 << 20
+# Linux doubles what is asked for, and what comes out is the default of net.core.rmem_default: 212,992 bytes.
+RCVBUF = 106496
+NEAR, FAR = "0", "1"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    unit: str
+    figure: str  # key in FIGURES
+    against: str | None = None  # key in FIGURES
+    goal: str | None = None  # "<= 1.5" or ">= 0.85": of the ratio; "<= against + 0.3": of the value, in its unit
+
+
+def goal_met(goal, pairs):
+    """Whether the median over (ours, theirs) pairs, each of one round, meets the goal."""
+    m = re.fullmatch(r"(<=|>=) (against \+ )?([\d.]+)", goal)
+    if not m:
+        raise ValueError(f"goal {goal!r}")
+    sides = [(a - b) if m[2] else (a / b) for a, b in pairs]
+    return {"<=": operator.le, ">=": operator.ge}[m[1]](statistics.median(sides), float(m[3]))
+
+
+def verbena(op, test, size, iterations, mtu=4096, depth=16, transport="udp"):
+    def run(lab):
+        program = lab.program("bench_verbena")
+        options = ["--transport", transport, "--op", op, "--test", test, "--size", str(size),
+                   "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
+        text = lab.pair([program, "server", *options, "--cpu", FAR],
+                        [program, "client", *options, "--cpu", NEAR, "--name", "figure"])
+        return metric(text, "figure.p50" if test == "latency" else "figure")
+    return run
+
+
+def limit(part, name):
+    return lambda lab: metric(lab.run([lab.program("bench_limits"), part]), name)
+
+
+def ping_pong(protocol):
+    def run(lab):
+        program = lab.program("bench_net_pp")
+        options = ["--proto", protocol, "--wait", "busy", "--size", "8", "--iterations", "50000",
+                   "--rcvbuf", str(RCVBUF)]
+        return metric(lab.pair([program, "server", *options, "--cpu", FAR],
+                               [program, "client", *options, "--cpu", NEAR, "--name", "rtt"]), "rtt.p50")
+    return run
+
+
+def ceiling(payload):
+    """The better of copying into the frame and gathering by iovec: which one wins depends on the packet size."""
+    def run(lab):
+        program, found = lab.program("bench_udp_ceiling"), []
+        for frame in ("copy", "gather"):
+            options = ["--payload", str(payload), "--frame", frame, "--duration-ms", "300", "--rcvbuf", str(RCVBUF)]
+            found.append(metric(lab.pair([program, "server", *options, "--cpu", FAR],
+                                         [program, "client", *options, "--cpu", NEAR]), "ceiling"))
+        return max(found)
+    return run
+
+
+def iperf3(clamped):
+    """One TCP stream. Clamping takes the send buffer too (-w is for both), which costs it; hence both kinds."""
+    def run(lab):
+        program = lab.installed("iperf3")
+        window = ["-w", str(RCVBUF)] if clamped else []
+        port = free_port()
+        server = [program, "-s", "-1", "-B", "127.0.0.1", "-p", port, "-A", FAR]
+        client = [program, "-c", "127.0.0.1", "-p", port, "-A", NEAR, "-t", "1", "-f", "m", *window]
+        text = lab.pair(server, client, delay_s=0.3)
+        m = re.search(r"([\d.]+) Mbits/sec\s+receiver", text)
+        if not m:
+            raise Missing("iperf3 printed no receiver line")
+        return float(m[1]) / 8e3
+    return run
+
+
+def ucx(test, size, iterations):
+    """UCX over tcp: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s)."""
+    def run(lab):
+        program = lab.installed("ucx_perftest")
+        env = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF),
+               "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        common = [*lab.loopback_only(), program, "-f", "-p", "13337"]
+        client = [*common, "-c", NEAR, "127.0.0.1", "-t", test, "-s", str(size), "-n", str(iterations),
+                  "-w", str(iterations // 10)]
+        text = lab.pair([*common, "-c", FAR], client, env=env, delay_s=0.3)
+        for line in text.splitlines():
+            fields = line.removeprefix("Final:").split()
+            if len(fields) >= 8 and all(re.fullmatch(r"[\d.]+", f) for f in fields):
+                return float(fields[1]) * 2 if size == 8 else float(fields[5]) * MIB / 1e9
+        raise Missing("ucx_perftest printed no final line")
+    return run
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+FIGURES = {
+    "line": limit("line", "line.process.rtt.p50"),
+    "memcpy-64KiB": limit("memcpy", "memcpy.64KiB"),
+    "memcpy-1MiB": limit("memcpy", "memcpy.1MiB"),
+    "udp-send-8B": verbena("send", "latency", 8, 50000),
+    "udp-write-8B": verbena("write", "latency", 8, 50000),
+    "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
+    "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
+    "bare-udp-pingpong": ping_pong("udp"),
+    "busy-tcp-pingpong": ping_pong("tcp"),
+    "framed-ceiling-1KiB": ceiling(1024),
+    "framed-ceiling-4KiB": ceiling(4096),
+    "iperf3-tcp": iperf3(clamped=True),
+    "iperf3-tcp-autotuned": iperf3(clamped=False),
+    "ucx-tcp-tag": ucx("tag_lat", 8, 30000),
+    "ucx-tcp-put": ucx("ucp_put_lat", 8, 15000),
+    "ucx-tcp-put-bw": ucx("ucp_put_bw", MIB, 1500),
+    "ucx-tcp-get-bw": ucx("ucp_get", MIB, 800),
+}
+
+
+def _rows():
+    for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
+        for peer in ("bare-udp-pingpong", "busy-tcp-pingpong", ucx_peer):
+            yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", peer)
+    for op, ucx_peer in (("write", "ucx-tcp-put-bw"), ("read", "ucx-tcp-get-bw")):
+        for peer in ("framed-ceiling-4KiB", "iperf3-tcp", "iperf3-tcp-autotuned", ucx_peer):
+            yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", peer)
+    # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.
+    yield Row("context.line.latency", "us", "line")
+    yield Row("context.udp-pingpong.8B.latency", "us", "bare-udp-pingpong")
+    yield Row("context.tcp-pingpong.8B.latency", "us", "busy-tcp-pingpong")
+    yield Row("context.ucx-tcp-tag.8B.latency", "us", "ucx-tcp-tag")
+    yield Row("context.ucx-tcp-put.8B.latency", "us", "ucx-tcp-put")
+    yield Row("context.framed-ceiling.1KiB.bandwidth", "GB/s", "framed-ceiling-1KiB")
+    yield Row("context.framed-ceiling.4KiB.bandwidth", "GB/s", "framed-ceiling-4KiB")
+    yield Row("context.memcpy.64KiB.bandwidth", "GB/s", "memcpy-64KiB")
+    yield Row("context.memcpy.1MiB.bandwidth", "GB/s", "memcpy-1MiB")
+    yield Row("context.iperf3-tcp.bandwidth", "GB/s", "iperf3-tcp")
+    yield Row("context.iperf3-tcp-autotuned.bandwidth", "GB/s", "iperf3-tcp-autotuned")
+    yield Row("context.ucx-tcp-put.1MiB.bandwidth", "GB/s", "ucx-tcp-put-bw")
+    yield Row("context.ucx-tcp-get.1MiB.bandwidth", "GB/s", "ucx-tcp-get-bw")
+
+
+ROWS = list(_rows())

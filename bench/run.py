@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures Verbena beside what one would use instead, and beside what the machine allows.
+
+Every round measures everything once, one after the other; a ratio is taken within a round, and a row shows medians
+over the rounds. Odd rounds run in the order of the table, even ones backwards. Both processes of a measurement are
+pinned, to CPU 0 and CPU 1, and their receive buffers are clamped to 212,992 bytes, ours and the peer's alike.
+
+The contract of bench_verbena, the program that measures the library
+--------------------------------------------------------------------
+  bench_verbena server OPTIONS
+  bench_verbena client --connect TOKEN --name METRIC OPTIONS
+
+OPTIONS are the same on both sides, each "--key value"; an unknown key is an error (exit 2):
+  --transport udp        the path between the two processes (later also: local); never another than the one asked for
+  --op send|write|read   the operation measured
+  --test latency|bandwidth
+  --size BYTES           bytes per message
+  --iterations N         round trips (latency) or messages (bandwidth); the first tenth is warm-up and left out
+  --depth N              messages outstanding at a time (bandwidth)
+  --mtu BYTES            payload of a full packet: 1024 or 4096
+  --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
+  --cpu N                the CPU to be pinned to; every thread that works during the measurement stays on it
+
+The server prints "ready<TAB>TOKEN<TAB>address" when a client may come, and flushes. TOKEN has no white space; what
+is in it is between the two programs (verbena://127.0.0.1:7471/, say). It binds loopback addresses only, serves one
+client, and exits 0 when that has left. Both sides busy-poll, the passive one too.
+
+The client prints on standard output, and nothing else there ("<TAB>" is one tab, NAME is the value of --name):
+  latency     NAME.p50<TAB>VALUE<TAB>us   and NAME.p99; VALUE is the whole round trip, not the half
+  bandwidth   NAME<TAB>VALUE<TAB>GB/s     payload bytes that arrived / time, 1 GB = 1e9 bytes
+and exits 0; anything else counts as no result, and standard error says why.
+
+What a round trip is. SEND: the client posts SIZE bytes; the server sees the receive completion and posts SIZE bytes
+back; the client sees its receive completion. WRITE: the client writes SIZE bytes with a new last byte; the server
+sees that byte in its memory and writes SIZE bytes back; the client sees the byte in its own memory. Each round trip
+is timed by itself with CLOCK_MONOTONIC.
+
+What bandwidth is. DEPTH messages are kept outstanding, each posted from (READ: to) a registered buffer of the client
+and written to (READ: read from) one of the server; the time runs from the first post after the warm-up to the last
+completion.
+"""
+import argparse
+import fnmatch
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+ROOT = Path(__file__).resolve().parent.parent
+
+import figures  # noqa: E402
+from lab import Lab, Missing  # noqa: E402
+
+
+def wanted(row, pattern):
+    if not pattern:
+        return True
+    return fnmatch.fnmatch(row.name, pattern) if any(c in pattern for c in "*?[") else pattern in row.name
+
+
+def measure(lab, rows, runs):
+    """A list of {figure: value} with one entry per round; a figure without a result is not in it."""
+    order = list(dict.fromkeys(f for row in rows for f in (row.figure, row.against) if f))
+    told, rounds = set(), []
+    for number in range(1, runs + 1):
+        values = {}
+        for figure in order if number % 2 else reversed(order):
+            print(f"round {number}/{runs}  {figure:<40}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr)
+            try:
+                values[figure] = lab.quietly(figures.FIGURES[figure])
+            except Missing as why:
+                if (figure, str(why)) not in told:
+                    told.add((figure, str(why)))
+                    print(f"no result for {figure}: {why}", file=sys.stderr)
+        rounds.append(values)
+    return rounds
+
+
+def evaluate(row, rounds):
+    """The row as it goes into the JSON file."""
+    ours = [r[row.figure] for r in rounds if row.figure in r]
+    pairs = [(r[row.figure], r[row.against]) for r in rounds if row.figure in r and row.against in r]
+    theirs = [r[row.against] for r in rounds if row.against in r] if row.against else []
+    out = {"name": row.name, "value": rounded(statistics.median(ours)) if ours else None, "unit": row.unit,
+           "against": row.against}
+    if theirs:
+        out["against_value"] = rounded(statistics.median(theirs))
+    if pairs:
+        out["ratio"] = rounded(statistics.median(a / b for a, b in pairs))
+    out["goal"] = row.goal
+    if row.goal and not ours:
+        out["met"] = False  # a figure that could not be taken has not met anything
+    elif row.goal and pairs:
+        out["met"] = figures.goal_met(row.goal, pairs)
+    out["spread"] = [rounded(min(ours)), rounded(max(ours))] if ours else None
+    out["runs"] = len(ours)
+    return out
+
+
+def rounded(value):
+    return float(f"{value:.4g}")
+
+
+def table(results):
+    def number(value):
+        return "-" if value is None else f"{value:.4g}"
+
+    head = ["figure", "value", "unit", "spread", "against", "value", "ratio", "goal", "met"]
+    lines = []
+    for r in results:
+        spread = f"{number(r['spread'][0])} .. {number(r['spread'][1])}" if r["spread"] else "-"
+        met = {True: "yes", False: "NO"}.get(r.get("met"), "-")
+        lines.append([r["name"], number(r["value"]), r["unit"], spread, r["against"] or "-",
+                      number(r.get("against_value")), number(r.get("ratio")), r["goal"] or "-", met])
+    width = [max(len(line[i]) for line in [head] + lines) for i in range(len(head))]
+    right = {1, 5, 6}
+    for line in [head, ["-" * w for w in width]] + lines:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, width))]
+        print("  ".join(cells).rstrip())
+
+
+def main():
+    p = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0],
+                                epilog="Exits 1 when a goal is missed.")
+    p.add_argument("--only", metavar="PATTERN",
+                   help="rows whose name contains PATTERN, or matches it when it has * or ?")
+    p.add_argument("--json", metavar="FILE", help="also write the rows as a JSON array")
+    p.add_argument("--runs", metavar="N", type=int, default=5, help="rounds (default 5)")
+    p.add_argument("--list", action="store_true", help="name the rows and leave")
+    p.add_argument("--bin", default=ROOT / "build/release/bin", type=Path, help=argparse.SUPPRESS)
+    a = p.parse_args()
+    rows = [r for r in figures.ROWS if wanted(r, a.only)]
+    if not rows:
+        p.error(f"no row is called like {a.only!r}")
+    if a.runs < 1:
+        p.error("--runs must be at least 1")
+    if a.json and not Path(a.json).absolute().parent.is_dir():
+        p.error(f"{a.json} is in no folder that exists")
+    if a.list:
+        for r in rows:
+            print(f"{r.name}\t{r.against or '-'}\t{r.goal or '-'}")
+        return 0
+    if len(os.sched_getaffinity(0)) < 2:
+        print("fewer than two CPUs: two polling processes share one, and the figures mean little", file=sys.stderr)
+    with Lab(a.bin) as lab:
+        rounds = measure(lab, rows, a.runs)
+    results = [evaluate(r, rounds) for r in rows]
+    table(results)
+    if lab.disturbed:
+        print(f"\n{lab.disturbed} measurements were taken while other processes used the CPUs; compare with care.")
+    if a.json:
+        Path(a.json).write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if any(r.get("met") is False for r in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures the library the way its users use it: connections, prepared operations, an engine that polls.
+// Options and output: see the head of run.py.
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verbena/verbena.h"
+
+namespace {
+
+using namespace verbena;
+
+struct Options {
+  std::string role, connect, name = "verbena", op = "send", test = "latency", transport = "udp";
+  std::uint32_t size = 8, iterations = 10000, depth = 8, mtu = 4096, receive_buffer = 0;
+  int cpu = -1;
+};
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "bench_verbena: %s\n", what.c_str());
+  std::exit(1);
+}
+
+[[noreturn]] void usage(const std::string& what) {
+  std::fprintf(stderr, "bench_verbena: %s; see the head of bench/run.py\n", what.c_str());
+  std::exit(2);
+}
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) die(result.error().to_string());
+  return std::move(*result);
+}
+void must(Result<void> result) {
+  if (!result) die(result.error().to_string());
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  if (argc < 2) usage("server or client?");
+  o.role = argv[1];
+  if (o.role != "server" && o.role != "client") usage("unknown role " + o.role);
+  if (argc % 2 != 0) usage("an option lacks its value");
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string_view key = argv[i];
+    const std::string value = argv[i + 1];
+    const auto number = [&] { return static_cast<std::uint32_t>(std::strtoul(value.c_str(), nullptr, 10)); };
+    if (key == "--connect")
+      o.connect = value;
+    else if (key == "--name")
+      o.name = value;
+    else if (key == "--op")
+      o.op = value;
+    else if (key == "--test")
+      o.test = value;
+    else if (key == "--transport")
+      o.transport = value;
+    else if (key == "--size")
+      o.size = number();
+    else if (key == "--iterations")
+      o.iterations = number();
+    else if (key == "--depth")
+      o.depth = number();
+    else if (key == "--mtu")
+      o.mtu = number();
+    else if (key == "--rcvbuf")
+      o.receive_buffer = number();
+    else if (key == "--cpu")
+      o.cpu = static_cast<int>(number());
+    else
+      usage("unknown option " + std::string(key));
+  }
+  if (o.transport != "udp") usage("only the UDP transport exists");
+  if (o.op != "send" && o.op != "write" && o.op != "read") usage("unknown operation " + o.op);
+  if (o.size == 0 || o.iterations < 10 || o.depth == 0)
+    usage("size, iterations (10 at least) and depth are positive");
+  return o;
+}
+
+void pin(int cpu) {
+  if (cpu < 0) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) die("cannot run on CPU " + std::to_string(cpu));
+}
+
+// One end: a device, an engine, one connection, a buffer to send from and one that the peer writes to and
+// reads from.
+class End {
+ public:
+  explicit End(const Options& options)
+      : options_(options),
+        device_(must(Device::open(open_options(options)))),
+        engine_(must(ProgressEngine::create(device_, {WaitMode::Busy}))),
+        source_(must(device_.allocate_memory(options.size))),
+        target_(must(device_.allocate_memory(options.size))) {
+    std::fill(target_.bytes().begin(), target_.bytes().end(), std::byte{0});
+  }
+
+  void serve() {
+    Listener listener = must(Listener::create(engine_));
+    std::printf("ready\t%s:%u\t%s\n", device_.address().to_string().c_str(), listener.port(),
+                device_.address().to_string().c_str());
+    std::fflush(stdout);
+    ConnectionRequest request = must(listener.wait_request(Duration::seconds(60)));
+    remote_ = must(RemoteMemory::from_bytes(request.private_data()));
+    Connection prepared = must(Connection::prepare(engine_, connection_options()));
+    post_receives(prepared);
+    const auto mine = target_.remote().to_bytes();
+    connection_ = std::make_unique<Connection>(must(request.accept(std::move(prepared), mine)));
+    must(connection_->wait_established());
+    if (options_.test == "latency") options_.op == "write" ? echo_writes() : echo_sends();
+    engine_.run_until([&] { return connection_->closed(); }, Duration::seconds(60));
+  }
+
+  void run_client() {
+    connection_ = std::make_unique<Connection>(must(Connection::prepare(engine_, connection_options())));
+    post_receives(*connection_);
+    const auto mine = target_.remote().to_bytes();
+    must(connection_->connect_to(options_.connect, mine));
+    remote_ = must(RemoteMemory::from_bytes(connection_->private_data()));
+    options_.test == "latency" ? measure_latency() : measure_bandwidth();
+    static_cast<void>(connection_->close());
+  }
+
+ private:
+  static constexpr std::size_t kReceives = 64;
+  static constexpr std::size_t kSends =
+      4;  // a SEND may still await its acknowledgement when the answer is here
+
+  static OpenOptions open_options(const Options& o) {
+    OpenOptions open;
+    open.receive_buffer_bytes = o.receive_buffer;
+    return open;
+  }
+
+  ConnectionOptions connection_options() const {
+    ConnectionOptions c;
+    c.queues.max_send_requests = std::max(options_.depth, 64u);
+    c.queues.max_receive_requests = 128;
+    c.path_mtu = options_.mtu;
+    c.keep_alive = Duration{0};
+    return c;
+  }
+
+  void post_receives(Connection& connection) {
+    if (options_.op != "send") return;
+    receives_ = std::make_unique<std::array<Operation, kReceives>>();
+    for (Operation& receive : *receives_) {
+      receive.on_done([this](Operation& done) {
+        if (!done.result()) return;  // the connection has ended
+        ++received_;
+        done.submit();
+      });
+      connection.receive(receive, target_.local());
+    }
+  }
+
+  // The next of a few sends that go round; waits for its previous use.
+  void send_one() {
+    Operation& op = sends_[sent_++ % kSends];
+    engine_.run_until([&] { return !op.in_flight(); });
+    const bool fits_inline = options_.size <= connection_->queues().max_inline_bytes;
+    if (options_.op == "write")
+      connection_->write(op, source_.local(), remote_, fits_inline ? SendFlags::Inline : SendFlags::None);
+    else
+      connection_->send(op, source_.local(), fits_inline ? SendFlags::Inline : SendFlags::None);
+  }
+
+  bool ended() const { return connection_->closed(); }
+
+  void echo_sends() {
+    for (std::uint64_t turn = 1; turn <= options_.iterations && !ended(); ++turn) {
+      engine_.run_until([&] { return received_ >= turn || ended(); });
+      if (!ended()) send_one();
+    }
+  }
+
+  // The last byte of the buffer that the peer writes; WRITE publishes it after all others.
+  std::byte last_byte() { return std::atomic_ref(target_.bytes().back()).load(std::memory_order_acquire); }
+
+  void echo_writes() {
+    for (std::uint64_t turn = 1; turn <= options_.iterations && !ended(); ++turn) {
+      engine_.run_until([&] { return last_byte() == static_cast<std::byte>(turn) || ended(); });
+      source_.bytes().back() = static_cast<std::byte>(turn);
+      if (!ended()) send_one();
+    }
+  }
+
+  void measure_latency() {
+    std::vector<double> us;
+    for (std::uint64_t turn = 1; turn <= options_.iterations; ++turn) {
+      const Instant before = engine_.now();
+      source_.bytes().back() = static_cast<std::byte>(turn);
+      send_one();
+      if (options_.op == "write")
+        engine_.run_until([&] { return last_byte() == static_cast<std::byte>(turn) || ended(); });
+      else
+        engine_.run_until([&] { return received_ >= turn || ended(); });
+      if (ended()) must(connection_->status());
+      us.push_back(static_cast<double>((engine_.now() - before).ns) / 1e3);
+    }
+    us.erase(us.begin(), us.begin() + static_cast<std::ptrdiff_t>(us.size() / 10));
+    std::sort(us.begin(), us.end());
+    std::printf("%s.p50\t%.4f\tus\n", options_.name.c_str(), us[us.size() / 2]);
+    std::printf("%s.p99\t%.4f\tus\n", options_.name.c_str(), us[us.size() * 99 / 100]);
+  }
+
+  void measure_bandwidth() {
+    const std::uint64_t warm_up = options_.iterations / 10, total = options_.iterations;
+    std::vector<std::unique_ptr<Operation>> operations;
+    std::uint64_t started = 0, finished = 0;
+    Instant begin = engine_.now();
+    const auto next = [&](Operation& op) {
+      if (started == warm_up) begin = engine_.now();
+      if (started++ >= total) return;
+      if (options_.op == "read")
+        connection_->read(op, source_.local(), remote_);
+      else if (options_.op == "write")
+        connection_->write(op, source_.local(), remote_);
+      else
+        connection_->send(op, source_.local());
+    };
+    for (std::uint32_t i = 0; i < options_.depth; ++i) {
+      operations.push_back(std::make_unique<Operation>());
+      operations.back()->on_done([&](Operation& op) {
+        if (!op.result()) return;
+        ++finished;
+        next(op);
+      });
+      next(*operations.back());
+    }
+    engine_.run_until([&] { return finished >= total || ended(); });
+    if (finished < total) must(connection_->status());
+    const double seconds = static_cast<double>((engine_.now() - begin).ns) / 1e9;
+    const double bytes = static_cast<double>(total - warm_up) * options_.size;
+    std::printf("%s\t%.4f\tGB/s\n", options_.name.c_str(), bytes / seconds / 1e9);
+  }
+
+  const Options options_;
+  Device device_;
+  ProgressEngine engine_;
+  MemoryRegion source_, target_;
+  RemoteMemory remote_;
+  std::unique_ptr<std::array<Operation, kReceives>> receives_;
+  std::array<Operation, kSends> sends_;
+  std::uint64_t received_ = 0, sent_ = 0;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  pin(options.cpu);
+  End end(options);
+  options.role == "server" ? end.serve() : end.run_client();
+  return 0;
+}
