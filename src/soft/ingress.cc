@@ -59,13 +59,11 @@ void Nic::handle_datagram(Instant now, const wire::Path& path, std::optional<std
   const DropReason refused = management ? admit_management(packet) : admit(*qp, path, packet);
   if (refused != DropReason::None) return drop(refused);
 
-  std::uint16_t found = 0;
-  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, &found);
+  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, nullptr);
   if (verdict == wire::IcrcVerdict::Bad ||
       (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
     return drop(DropReason::BadIcrc);
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
-  last_identification_ = found;
   ++counters_.rcvd_pkts;
   counters_.rcvd_bytes += datagram.size();
 

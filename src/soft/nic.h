@@ -99,8 +99,6 @@ class Nic final {
   bool event_waits() const { return !events_.empty() || cm_->event_waits(); }
 
   const Counters& counters() const { return counters_; }
-  // Identification that explained the ICRC of the last accepted datagram; for captures.
-  std::uint16_t last_identification() const { return last_identification_; }
   std::size_t queue_pairs() const { return qps_.size(); }
 
   // Aborts when an internal promise is broken. Cheap enough for tests and simulations, not for production
@@ -158,7 +156,6 @@ class Nic final {
   std::vector<Timer> timers_;  // binary heap, earliest first
   std::atomic<Qp*> doorbells_{nullptr};
   Psn management_psn_;
-  std::uint16_t last_identification_ = 0;
 };
 
 }  // namespace verbena::soft

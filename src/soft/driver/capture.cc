@@ -64,9 +64,11 @@ void Capture::write(Instant now, const wire::Path& path, std::uint16_t identific
   if (pending_.size() >= kWriteAt) flush();
 }
 
-void Capture::received(Instant now, const wire::Path& path, std::uint16_t identification,
+void Capture::received(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
                        std::span<const std::byte> datagram) {
-  write(now, path, identification, datagram, wire::PcapngWriter::Direction::Inbound);
+  std::uint16_t found = identification.value_or(0);
+  verifier_.check(path, identification, datagram, &found);
+  write(now, path, found, datagram, wire::PcapngWriter::Direction::Inbound);
 }
 
 void Capture::sent(Instant now, const roce::Train& train) {

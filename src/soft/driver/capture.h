@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "soft/roce/train.h"
+#include "soft/wire/icrc.h"
 #include "soft/wire/pcapng.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
@@ -23,7 +25,9 @@ class Capture {
   static Result<std::unique_ptr<Capture>> open(const std::string& file, const std::string& interface_name);
   ~Capture();
 
-  void received(Instant now, const wire::Path& path, std::uint16_t identification,
+  // Without `identification` (a socket does not show it) the ICRC tells which it was, whatever the device thought of
+  // the packet; 0 where the ICRC is wrong.
+  void received(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
                 std::span<const std::byte> datagram);
   void sent(Instant now, const roce::Train& train);
   void flush();
@@ -38,6 +42,7 @@ class Capture {
   std::FILE* file_;
   std::string file_name_;
   wire::PcapngWriter writer_;
+  wire::IcrcVerifier verifier_;
   std::int64_t unix_offset_ns_;  // wall clock minus the device's clock
   std::vector<std::byte> ip_;    // the datagram at hand
   std::vector<std::byte> flat_;

@@ -70,12 +70,8 @@ void HostDevice::stop_service() {
 
 void HostDevice::on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
                              std::span<const std::byte> datagram) {
-  const std::uint64_t accepted = nic_.counters().rcvd_pkts;
   nic_.handle_datagram(turn_, path, identification, datagram);
-  if (capture_)
-    capture_->received(turn_, path,
-                       nic_.counters().rcvd_pkts != accepted ? nic_.last_identification() : std::uint16_t{0},
-                       datagram);
+  if (capture_) capture_->received(turn_, path, identification, datagram);
 }
 
 bool HostDevice::drive(When when) {
