@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbena against the Linux kernel's RDMA stack in a guest. scripts/interop starts it, in namespaces of its own."""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import cm_cases  # noqa: E402
+from guest import Guest, GuestError, prepare_rxe  # noqa: E402
+from world import World  # noqa: E402
+
+
+def run_case(world, name, case):
+    started = time.monotonic()
+    try:
+        detail, ok = case(world) or "", True
+    except GuestError as error:
+        detail, ok = str(error), False
+    except Exception:  # pylint: disable=broad-except
+        detail, ok = traceback.format_exc(), False
+    seconds = time.monotonic() - started
+    print(f"{'ok    ' if ok else 'FAILED'} {seconds:6.1f} s  {name}", flush=True)
+    if detail:
+        print("  " + detail.rstrip().replace("\n", "\n  "), flush=True)
+    return ok
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="names of the cases")
+    parser.add_argument("--programs", type=Path)
+    parser.add_argument("--image", type=Path)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", default="", help="cases with this in their name")
+    parser.add_argument("--jobs", type=int, default=6)
+    options = parser.parse_args()
+    chosen = [(name, case) for name, case in cm_cases.cases() if options.only in name]
+    if options.list:
+        print("\n".join(name for name, _ in chosen))
+        return 0
+    shutil.rmtree(options.folder, ignore_errors=True)
+    started = time.monotonic()
+    with Guest(options.image, options.folder) as guest:
+        world = World(guest, options.programs, options.folder, prepare_rxe(guest))
+        kernel = guest.run("uname -r").strip()
+        print(f"the guest runs {kernel}, up after {time.monotonic() - started:.1f} s", flush=True)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(lambda named: run_case(world, *named), chosen))
+    failed = results.count(False)
+    print(f"{time.monotonic() - started:.1f} s")
+    if failed or not results:
+        print(f"interop: FAILED, {failed} of {len(results)} cases; what the programs said: {options.folder}")
+        return 1
+    print(f"interop: ok, {len(results)} cases")
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("LC_ALL", "C.UTF-8")
+    sys.exit(main())
