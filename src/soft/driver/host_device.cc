@@ -47,9 +47,12 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
   batch_.reserve(kTrainsPerBatch);
   event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
+    sleeper->wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    VERBENA_ASSERT(sleeper->wake_fd >= 0);
+  }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  VERBENA_ASSERT(event_fd_ >= 0 && wake_fd_ >= 0 && park_fd_ >= 0);
+  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
   if (options.service_thread) service_ = std::thread([this] { serve(); });
 }
 
@@ -57,13 +60,14 @@ HostDevice::~HostDevice() {
   stop_service();
   if (capture_) capture_->flush();
   ::close(event_fd_);
-  ::close(wake_fd_);
+  ::close(waiter_.wake_fd);
+  ::close(service_sleeper_.wake_fd);
   ::close(park_fd_);
 }
 
 void HostDevice::stop_service() {
   stopping_.store(true);
-  signal(wake_fd_);
+  signal(service_sleeper_.wake_fd);
   fire_after(park_fd_, Duration{1});
   if (service_.joinable()) service_.join();
 }
@@ -132,7 +136,11 @@ void HostDevice::collect_events() {
 
 std::optional<DeviceEvent> HostDevice::poll_event() {
   const std::lock_guard guard(event_mutex_);
-  if (pending_events_.empty()) return std::nullopt;
+  if (pending_events_.empty()) {
+    // A wake() that came too late for a wait: nobody waits now, and an event loop would find it for ever.
+    if (waiting_.load() == 0 && woken_.exchange(false)) quiet_event_fd();
+    return std::nullopt;
+  }
   std::optional<DeviceEvent> event = std::move(pending_events_.front());
   pending_events_.pop_front();
   if (pending_events_.empty()) quiet_event_fd();
@@ -146,8 +154,8 @@ bool HostDevice::has_event() {
 
 // A thread that sleeps on the port must look again no later than the device's next deadline.
 void HostDevice::wake_sleeper_for(Instant deadline) {
-  if (deadline.ns < waiter_sleeps_until_.load() || deadline.ns < service_sleeps_until_.load())
-    signal(wake_fd_);
+  for (const Sleeper* sleeper : {&waiter_, &service_sleeper_})
+    if (deadline.ns < sleeper->until.load()) signal(sleeper->wake_fd);
 }
 
 void HostDevice::release() {
@@ -194,11 +202,11 @@ bool HostDevice::progress() {
   return any;
 }
 
-void HostDevice::sleep_on_port(Instant until, std::atomic<std::int64_t>& sleeping_until, int extra_fd) {
-  std::vector<pollfd> fds{{wake_fd_, POLLIN, 0}};
+void HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
+  std::vector<pollfd> fds{{sleeper.wake_fd, POLLIN, 0}};
   for (const int fd : port_->fds()) fds.push_back({fd, POLLIN, 0});
   if (extra_fd >= 0) fds.push_back({extra_fd, POLLIN, 0});
-  sleeping_until.store(until.ns);
+  sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
   Instant wake_at = until;
   owner_.lock();
@@ -206,12 +214,12 @@ void HostDevice::sleep_on_port(Instant until, std::atomic<std::int64_t>& sleepin
   if (nic_.transmit_waits()) wake_at = Instant{0};
   owner_.unlock();
   if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
-  sleeping_until.store(wake_at.ns);
+  sleeper.until.store(wake_at.ns);
   const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - monotonic_now()).ns, 0);
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
   ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
-  sleeping_until.store(0);
-  if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(wake_fd_);
+  sleeper.until.store(0);
+  if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(sleeper.wake_fd);
 }
 
 void HostDevice::wait_event(Instant until) {
@@ -223,20 +231,21 @@ void HostDevice::wait_event(Instant until) {
     drive_while_rung();
     if (any) continue;
     if (monotonic_now() >= until) break;
-    sleep_on_port(until, waiter_sleeps_until_, event_fd_);
+    sleep_on_port(until, waiter_, event_fd_);
   }
   {
     const std::lock_guard guard(event_mutex_);
+    woken_.store(false);
     if (pending_events_.empty()) quiet_event_fd();
   }
   // The service thread takes over, but not at once: whoever waits once will wait again.
   if (waiting_.fetch_sub(1) > 1)
-    signal(wake_fd_);
+    signal(waiter_.wake_fd);
   else if (service_parked_.exchange(false))
     fire_after(park_fd_, kLongestServicePause);
 }
 
-// By the descriptor that only the waiting side empties: the service thread may empty wake_fd_ before a waiter looks.
+// By the descriptor that only the waiting side empties: whoever drives empties his sleeper's before he looks.
 void HostDevice::wake() {
   woken_.store(true);
   signal(event_fd_);
@@ -281,7 +290,7 @@ void HostDevice::serve() {
     const bool any = drive(When::Serving);
     release();
     drive_while_rung();
-    if (!any) sleep_on_port(Instant::never(), service_sleeps_until_, -1);
+    if (!any) sleep_on_port(Instant::never(), service_sleeper_, -1);
   }
 }
 

@@ -62,7 +62,7 @@ class HostDevice final : private DatagramSink {
   int event_fd() const { return event_fd_; }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
-  // Makes the present or next wait_event() return. Safe in signal handlers.
+  // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal handlers.
   void wake();
   Instant now() const { return monotonic_now(); }
   // From the device's random source.
@@ -104,7 +104,8 @@ class HostDevice final : private DatagramSink {
   void wake_sleeper_for(Instant deadline);
   void serve();
   // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
-  void sleep_on_port(Instant until, std::atomic<std::int64_t>& sleeping_until, int extra_fd);
+  struct Sleeper;
+  void sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);
   void park_service();
   bool has_event();
   void quiet_event_fd();  // under event_mutex_, with no event pending
@@ -122,16 +123,20 @@ class HostDevice final : private DatagramSink {
   std::mutex owner_;
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
-  // When the threads that sleep on the port look again by themselves; 0: not asleep.
-  std::atomic<std::int64_t> waiter_sleeps_until_{0};
-  std::atomic<std::int64_t> service_sleeps_until_{0};
+  // Who sleeps on the port: the threads in wait_event(), and the service thread. Each side empties its own descriptor
+  // only: one that took the other's wake-up and went to park would leave the other asleep.
+  struct Sleeper {
+    int wake_fd = -1;
+    std::atomic<std::int64_t> until{0};  // when it looks again by itself; 0: not asleep
+  };
+  Sleeper waiter_;
+  Sleeper service_sleeper_;
   std::atomic<int> waiting_{0};  // threads in wait_event(): they drive, the service thread parks
   std::atomic<bool> service_parked_{false};
 
   std::mutex event_mutex_;
   std::deque<DeviceEvent> pending_events_;
   int event_fd_ = -1;
-  int wake_fd_ = -1;  // wakes whoever sleeps on the port
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
   std::atomic<bool> woken_{false};
   std::atomic<bool> stopping_{false};

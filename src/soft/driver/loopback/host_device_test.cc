@@ -2,11 +2,13 @@
 #include "soft/driver/host_device.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "soft/driver/loopback/hub.h"
@@ -79,6 +81,36 @@ TEST(HostDevice, serves_a_long_read_in_turns) {
   a.post(SendOpcode::RdmaRead, b, 0, 4u << 20, 0);
   ASSERT_EQ(a.poll().status, CompletionStatus::Success);
   EXPECT_TRUE(a.memory == b.memory);
+}
+
+// The service thread sleeps beside the one that waits: it must not take the wake-up that is meant for the other.
+TEST(HostDevice, wakes_a_waiter_for_the_deadline_of_a_request_another_thread_posts) {
+  loopback::Hub hub;
+  const auto first = std::move(hub.open(config_for(1), std::make_unique<SeededRandom>(1), {}).value());
+  const auto second = std::move(hub.open(config_for(2), std::make_unique<SeededRandom>(2), {}).value());
+  test::End a(*first), deaf(*second);
+  for (int round = 0; round < 100; ++round) {
+    a.connect(deaf, 4096, 8, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // the service thread has gone to sleep
+    std::thread poster([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      a.post(SendOpcode::RdmaWrite, deaf, 0, 8, 0);
+    });
+    EXPECT_EQ(a.wait().status, CompletionStatus::RetryExceeded);
+    poster.join();
+    a.reset();
+  }
+}
+
+// A wake() that no wait took is not found by an event loop for ever.
+TEST(HostDevice, quiets_its_descriptor_after_a_wake_that_nobody_waited_for) {
+  loopback::Hub hub;
+  const auto device = std::move(hub.open(config_for(1), std::make_unique<SeededRandom>(1), {}).value());
+  pollfd fd{device->event_fd(), POLLIN, 0};
+  device->wake();
+  EXPECT_EQ(::poll(&fd, 1, 0), 1);
+  EXPECT_FALSE(device->poll_event());
+  EXPECT_EQ(::poll(&fd, 1, 0), 0);
 }
 
 // Whoever looks into the device hears a doorbell that rang meanwhile, as those who drive it do.

@@ -27,7 +27,8 @@ struct End {
     });
   }
 
-  void connect(const End& peer, std::uint32_t mtu = 4096) {
+  // timeout: code of the period without progress; retries: periods after the first.
+  void connect(const End& peer, std::uint32_t mtu = 4096, std::uint8_t timeout = 14, std::uint8_t retries = 7) {
     using M = AttributeMask;
     device.with_nic([&](Nic& nic, Instant now) {
       QueuePairAttributes a;
@@ -40,14 +41,22 @@ struct End {
       a.path_mtu = mtu;
       a.max_rd_atomic = a.max_dest_rd_atomic = 16;
       a.min_rnr_timer = 12;
-      a.timeout = 14;
-      a.retry_count = a.rnr_retry = 7;
+      a.timeout = timeout;
+      a.retry_count = a.rnr_retry = retries;
       ASSERT_TRUE(nic.modify_qp(now, qp.qpn, a,
                                 M::State | M::Address | M::PathMtu | M::DestinationQpn | M::RqPsn |
                                     M::MaxDestRdAtomic | M::MinRnrTimer));
       a.state = QueuePairState::Rts;
       ASSERT_TRUE(nic.modify_qp(
           now, qp.qpn, a, M::State | M::SqPsn | M::MaxRdAtomic | M::RetryCount | M::RnrRetry | M::Timeout));
+    });
+  }
+
+  void reset() {
+    device.with_nic([&](Nic& nic, Instant now) {
+      QueuePairAttributes a;
+      a.state = QueuePairState::Reset;
+      ASSERT_TRUE(nic.modify_qp(now, qp.qpn, a, AttributeMask::State));
     });
   }
 
