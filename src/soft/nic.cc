@@ -169,7 +169,8 @@ wire::Path Nic::path_of(const Qp& qp, std::uint32_t* source_index) const {
   path.destination = a.address.destination;
   path.source_port = config_.source_ports[*source_index];
   path.traffic_class = a.address.traffic_class;
-  path.hop_limit = a.address.hop_limit;
+  // Address vectors of verbs programs are often zeroed; 0 would reach nobody.
+  if (a.address.hop_limit != 0) path.hop_limit = a.address.hop_limit;
   path.flow_label = a.address.flow_label & 0xfffff;
   return path;
 }

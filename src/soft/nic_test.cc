@@ -27,7 +27,7 @@ struct Side {
     c.path_mtu = 4096;
     return c;
   }
-  void bring_up(const Side& peer) {
+  void bring_up(const Side& peer, std::uint8_t hop_limit = 64) {
     using M = AttributeMask;
     QueuePairAttributes a;
     a.state = QueuePairState::Init;
@@ -35,6 +35,7 @@ struct Side {
     ASSERT_TRUE(nic.modify_qp({}, qp.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
     a.state = QueuePairState::Rtr;
     a.address.destination = peer.nic.config().address;
+    a.address.hop_limit = hop_limit;
     a.destination = peer.qp.qpn;
     a.path_mtu = 1024;
     a.rq_psn = Psn{0xfffff0};
@@ -119,6 +120,19 @@ class TwoDevices : public ::testing::Test {
   roce::Train train;
   Instant now{1'000'000};
 };
+
+// A zeroed address vector, as programs write it, means the usual hop limit.
+TEST_F(TwoDevices, take_a_hop_limit_of_zero_for_the_usual_one) {
+  QueuePairAttributes reset;
+  reset.state = QueuePairState::Reset;
+  ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
+  a.bring_up(b, 0);
+  const ScatterGather local = a.at(0, 8);
+  post(request(SendOpcode::RdmaWrite, local, 0));
+  a.nic.handle_doorbells(now);
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Flush, train));
+  EXPECT_EQ(train.path().hop_limit, 64);
+}
 
 TEST_F(TwoDevices, carry_a_send) {
   const auto local = a.at(100, 5000);
