@@ -9,14 +9,15 @@ import os
 import re
 import sys
 
-# Rules of the format reference that concern reliable connected queue pairs, by first and last number.
+# Rules of the format reference that concern reliable connected queue pairs and connection management.
 REQUIRED = {
     "R": [(1, 13), (20, 24), (30, 37), (40, 44), (50, 58), (60, 68), (70, 74), (78, 86), (90, 94), (130, 134)],
     "Q": [(1, 6), (10, 31), (33, 35), (40, 42), (50, 53), (55, 55), (70, 70)],
     "O": [(1, 5)],
+    "C": [(1, 20)],
 }
 TEST = re.compile(r"\bTEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)")
-NUMBERS = re.compile(r"^((?:[rqo]\d+_)+)")
+NUMBERS = re.compile(r"^((?:[rqoC]\d+_)+)")
 MARK = "<!-- The list below is written by rules.py. -->"
 
 
@@ -28,12 +29,12 @@ def required():
 
 
 def name_of(kind, number):
-    return f"O-{number}" if kind == "O" else f"{kind}-{number:03}"
+    return f"{kind}-{number:0{ {'O': 1, 'C': 2}.get(kind, 3) }}"
 
 
 def tests(root):
     """(rule, "Suite.name") for each rule that a test's name begins with."""
-    for pattern in ("tests/conformance/*_test.cc", "src/soft/core/*_test.cc"):
+    for pattern in ("tests/conformance/*_test.cc", "src/soft/core/*_test.cc", "src/soft/cm/*_test.cc"):
         for path in sorted(glob.glob(os.path.join(root, pattern))):
             with open(path, encoding="utf-8") as file:
                 for suite, name in TEST.findall(file.read()):
@@ -44,7 +45,7 @@ def tests(root):
 
 def listing(found):
     lines = [MARK, "", "| Rule | Tests |", "| --- | --- |"]
-    for rule in sorted(found, key=lambda r: ("RQO".index(r[0]), r[1])):
+    for rule in sorted(found, key=lambda r: ("RQOC".index(r[0]), r[1])):
         lines.append(f"| {name_of(*rule)} | {', '.join(f'`{test}`' for test in found[rule])} |")
     return "\n".join(lines) + "\n"
 

@@ -119,7 +119,7 @@ TEST(ConnectionManager, a_requester_that_gives_up_tells_the_peer) {
   EXPECT_EQ(w.server.event(EventType::Rejected).reason, 4);
 }
 
-TEST(ConnectionManager, destroy_withdraws_events_that_nobody_has_seen) {
+TEST(ConnectionManager, C14_destroy_withdraws_events_that_nobody_has_seen) {
   World w;
   w.respond();
   ASSERT_TRUE(w.client.manager.confirm(w.now, w.active).has_value());
