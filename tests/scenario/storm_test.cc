@@ -34,6 +34,8 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
 // Enough seeds that the rarest outcome (one seed in some hundreds) is sure to be among them.
 constexpr std::uint64_t kSeedsThatMeetEverything = 2'000;
 
+constexpr std::uint64_t kPacketsPerSeed = 2'000;
+
 // The seeds meet what they are meant to meet.
 void expect_everything_happened(const Coverage& seen) {
   for (const CompletionStatus status :
@@ -71,7 +73,10 @@ TEST(Storm, keeps_every_promise_for_every_seed) {
       static_cast<unsigned long long>(all.connections), static_cast<double>(all.virtual_time.ns) * 1e-9,
       seconds, static_cast<double>(all.packets) / seconds,
       static_cast<double>(all.virtual_time.ns) * 1e-9 / seconds);
-  if (count >= kSeedsThatMeetEverything) expect_everything_happened(all.coverage);
+  if (count >= kSeedsThatMeetEverything) {
+    expect_everything_happened(all.coverage);
+    EXPECT_GE(all.packets, kPacketsPerSeed * count);
+  }
   EXPECT_EQ(all.failures, 0u) << "seed " << all.first_failed_seed << ": " << all.first_failure.failed_oracle
                               << ": " << all.first_failure.detail << '\n'
                               << to_string(options_for_seed(all.first_failed_seed));
