@@ -62,7 +62,8 @@ class HostDevice final : private DatagramSink {
   int event_fd() const { return event_fd_; }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
-  // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal handlers.
+  // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal
+  // handlers.
   void wake();
   Instant now() const { return monotonic_now(); }
   // From the device's random source.
