@@ -21,7 +21,7 @@ namespace {
 using namespace verbena;
 
 struct Options {
-  std::string role, connect, name = "verbena", op = "send", test = "latency", transport = "udp";
+  std::string role, connect, device, name = "verbena", op = "send", test = "latency", transport = "udp";
   std::uint32_t size = 8, iterations = 10000, depth = 8, mtu = 4096, receive_buffer = 0;
   int cpu = -1;
 };
@@ -57,6 +57,8 @@ Options parse(int argc, char** argv) {
     const auto number = [&] { return static_cast<std::uint32_t>(std::strtoul(value.c_str(), nullptr, 10)); };
     if (key == "--connect")
       o.connect = value;
+    else if (key == "--device")
+      o.device = value;
     else if (key == "--name")
       o.name = value;
     else if (key == "--op")
@@ -142,6 +144,7 @@ class End {
   static OpenOptions open_options(const Options& o) {
     OpenOptions open;
     open.receive_buffer_bytes = o.receive_buffer;
+    open.device = o.device;
     return open;
   }
 

@@ -15,7 +15,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import cm_cases  # noqa: E402
+import goodput  # noqa: E402
 from guest import Guest, GuestError, prepare_rxe  # noqa: E402
+from wire import Wire  # noqa: E402
 from world import World  # noqa: E402
 
 
@@ -34,6 +36,12 @@ def run_case(world, name, case):
     return ok
 
 
+def alone(wire):
+    """Cases that change the link or the guest for everybody, in this order."""
+    yield "wire: ICRC and dissection of every packet so far", wire.judge if wire else None
+    yield "goodput under loss beside rxe", goodput.case
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="names of the cases")
@@ -43,9 +51,9 @@ def main():
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--jobs", type=int, default=6)
     options = parser.parse_args()
-    chosen = [(name, case) for name, case in cm_cases.cases() if options.only in name]
+    together = [named for named in cm_cases.cases() if options.only in named[0]]
     if options.list:
-        print("\n".join(name for name, _ in chosen))
+        print("\n".join(name for name, _ in together + list(alone(None))))
         return 0
     shutil.rmtree(options.folder, ignore_errors=True)
     started = time.monotonic()
@@ -53,8 +61,11 @@ def main():
         world = World(guest, options.programs, options.folder, prepare_rxe(guest))
         kernel = guest.run("uname -r").strip()
         print(f"the guest runs {kernel}, up after {time.monotonic() - started:.1f} s", flush=True)
+        wire = Wire(options.folder)
+        one_by_one = [named for named in alone(wire) if options.only in named[0]]
         with ThreadPoolExecutor(options.jobs) as pool:
-            results = list(pool.map(lambda named: run_case(world, *named), chosen))
+            results = list(pool.map(lambda named: run_case(world, *named), together))
+        results += [run_case(world, *named) for named in one_by_one]
     failed = results.count(False)
     print(f"{time.monotonic() - started:.1f} s")
     if failed or not results:
