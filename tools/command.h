@@ -21,6 +21,8 @@ inline constexpr std::uint16_t kDefaultPort = 7471;
 
 void add_devices_command(CLI::App& program, int& status);
 void add_ping_command(CLI::App& program, int& status);
+void add_pingpong_command(CLI::App& program, int& status);
+void add_rping_command(CLI::App& program, int& status);
 void add_serve_command(CLI::App& program, int& status);
 void add_get_command(CLI::App& program, int& status);
 void add_put_command(CLI::App& program, int& status);

@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
   int status = kExitOk;
   add_devices_command(program, status);
   add_ping_command(program, status);
+  add_pingpong_command(program, status);
+  add_rping_command(program, status);
   add_serve_command(program, status);
   add_get_command(program, status);
   add_put_command(program, status);

@@ -39,8 +39,12 @@ std::string_view advice(ErrorCode code) {
 }
 
 int report_error(std::string_view command, const Error& error) {
+  return report_error(command, error, advice(error.code()));
+}
+
+int report_error(std::string_view command, const Error& error, std::string_view what_to_do) {
   fmt::print(stderr, "verbena {}: {}\n", command, printable(error.to_string()));
-  if (const auto what = advice(error.code()); !what.empty()) fmt::print(stderr, "  {}\n", what);
+  if (!what_to_do.empty()) fmt::print(stderr, "  {}\n", what_to_do);
   std::fflush(stderr);
   return kExitFailure;
 }

@@ -18,6 +18,8 @@ std::string_view advice(ErrorCode code);
 
 // "verbena get: ConnectionRefused: ...", and on a second line what to do. Returns kExitFailure.
 int report_error(std::string_view command, const Error& error);
+// The same with other advice; none when empty.
+int report_error(std::string_view command, const Error& error, std::string_view what_to_do);
 // A wrong argument: the second line names the command's help. Returns kExitUsage.
 int report_usage(std::string_view command, std::string_view what);
 

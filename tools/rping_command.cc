@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// verbena rping: either end of rdma-core's rping.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/rping_client.h"
+#include "tools/rping_server.h"
+#include "tools/safe_path.h"
+#include "tools/signals.h"
+
+namespace verbena::tools {
+
+namespace {
+
+struct RpingOptions {
+  bool server = false, client = false, persistent = false, debug = false, own_queue_pair = false;
+  std::string address, source;
+  std::uint16_t port = kRpingPort;
+  std::optional<std::uint32_t> size;
+  double timeout = 10;  // seconds
+  RpingSettings settings;
+  DeviceFlags device;
+};
+
+std::string_view rping_advice(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::ConnectionRefused:
+      return "Start the server there (`rping -s` or `verbena rping -s`), or give the port it listens on with -p.";
+    case ErrorCode::Unreachable:
+      return "Check the address, that an RDMA device has it, and that UDP port 4791 is open between the two.";
+    case ErrorCode::ProtocolError:
+      return "Check that the other side is an rping, and that its -S is not beyond the server's.";
+    case ErrorCode::RemoteAccessError: return "The other side refuses its memory: check that it is an rping.";
+    case ErrorCode::CorruptData: return "Other bytes came than those of rping: check the other side, then try again.";
+    default: return advice(code);
+  }
+}
+
+int report(const Error& error) { return report_error("rping", error, rping_advice(error.code())); }
+
+std::string pings_text(std::uint64_t pings) { return fmt::format("{} ping{}", pings, pings == 1 ? "" : "s"); }
+
+int run_server(const RpingOptions& options) {
+  auto device = open_device(options.device);
+  if (!device) return report(device.error());
+  auto engine = ProgressEngine::create(*device);
+  if (!engine) return report(engine.error());
+  auto server = RpingServer::create(*engine, *device, options.port, options.persistent, options.settings);
+  if (!server) return report(server.error());
+  const StopSignals signals(*engine);
+  fmt::print("listening on {}\n", (*server)->address().to_string());
+  std::fflush(stdout);
+  bool over = false;
+  int status = kExitOk;
+  const auto on_over = [&](const RpingVisit& visit) {
+    over = true;
+    fmt::print("{}: {}\n", visit.peer(), pings_text(visit.pings()));
+    std::fflush(stdout);
+    if (auto ended = visit.status(); !ended) {
+      const int failed = report(ended.error());
+      if (!options.persistent) status = failed;
+    }
+  };
+  while (!signals.requested() && (options.persistent || !over)) {
+    const bool further = engine->run_once();
+    if (!(*server)->pump(on_over) && !further) engine->wait(Instant::never());
+  }
+  return status;
+}
+
+Result<void> ping_on(const RpingOptions& options, RpingClient& client, const StopSignals& signals,
+                     std::uint64_t& done) {
+  const auto timeout = Duration{static_cast<std::int64_t>(options.timeout * 1e9)};
+  const std::uint64_t count = options.settings.count == 0 ? kMaxRpingCount : options.settings.count;
+  for (; done < count && !signals.requested(); ++done) {
+    if (auto pinged = client.ping(done, timeout); !pinged) return pinged;
+    if (!options.settings.verbose) continue;
+    fmt::print("ping data: {}\n", rping_text(client.data()));
+    std::fflush(stdout);
+  }
+  return client.connection().close();
+}
+
+int run_client(const RpingOptions& options) {
+  const Endpoint peer{options.address, options.port};
+  auto device = open_device_towards(options.device, peer);
+  if (!device) return report(device.error());
+  auto engine = ProgressEngine::create(*device);
+  if (!engine) return report(engine.error());
+  auto client = RpingClient::connect(*engine, *device, peer, options.settings);
+  if (!client) return report(client.error());
+  std::uint64_t done = 0;
+  Result<void> outcome;
+  {
+    const StopSignals signals(*engine);
+    outcome = ping_on(options, **client, signals, done);
+  }
+  fmt::print("{}: {} of {} bytes\n", peer.to_string(), pings_text(done), options.settings.bytes);
+  std::fflush(stdout);
+  return outcome ? kExitOk : report(outcome.error());
+}
+
+// What is wrong with the words; empty when nothing is.
+std::string obstacle(const RpingOptions& options) {
+  if (options.server == options.client) return "either -s (server) or -c (client) must be given";
+  if (options.own_queue_pair)
+    return "-q chooses who makes the queue pair inside librdmacm; here connections always make their own";
+  if (options.client && options.address.empty()) return "-a ADDRESS, the server's address, is missing";
+  if (options.client && options.persistent) return "-P is for the server";
+  if (options.client && options.port == 0) return "-p 0 is for the server, which then takes a free port";
+  if (options.server && !options.source.empty()) return "-I is for the client; a server's own address is -a";
+  const bool named_twice = !options.device.device.empty() &&
+                           (!options.source.empty() || (options.server && !options.address.empty()));
+  if (named_twice) return options.server ? "-a and --device both name the local device" :
+                                           "-I and --device both name the local device";
+  return "";
+}
+
+int run_rping(RpingOptions options) {
+  if (const std::string what = obstacle(options); !what.empty()) return report_usage("rping", what);
+  if (options.server && !options.address.empty()) options.device.device = options.address;
+  if (!options.source.empty()) options.device.device = options.source;
+  options.settings.bytes = options.size.value_or(options.server ? kMaxRpingBytes : kDefaultRpingBytes);
+  if (options.debug)
+    options.settings.tell = [](const std::string& text) { fmt::print(stderr, "rping: {}\n", printable(text)); };
+  return options.server ? run_server(options) : run_client(options);
+}
+
+}  // namespace
+
+void add_rping_command(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "rping", "Be either end of rdma-core's rping: data goes there by READ and comes back by WRITE.\n"
+               "  verbena rping -s -a ADDRESS        and there  rping -c -a ADDRESS -C 10 -v -V\n"
+               "  verbena rping -c -a ADDRESS -C 10  and there  rping -s");
+  auto options = std::make_shared<RpingOptions>();
+  command->add_flag("-s", options->server, "Be the server");
+  command->add_flag("-c", options->client, "Be the client");
+  command->add_option("-a", options->address, "Server: own address (the default device's when left out). "
+                                              "Client: the server's address")->type_name("ADDRESS");
+  command->add_option("-p,--port", options->port, "Port of the server; a server takes a free one with 0")
+      ->capture_default_str();
+  command->add_option("-I", options->source, "Client: own address")->type_name("ADDRESS");
+  command->add_option("-S", options->size, "Bytes per ping (64); server: the most it takes (65535)")
+      ->check(CLI::Range(kMinRpingBytes, kMaxRpingBytes));
+  command->add_option("-C", options->settings.count, "Pings; 0: any number. Server: what each client must make")
+      ->check(CLI::Range(std::uint64_t{0}, kMaxRpingCount))
+      ->capture_default_str();
+  command->add_flag("-P", options->persistent, "Server: stay for any number of clients, many at once");
+  command->add_flag("-v", options->settings.verbose, "Print the data of every ping");
+  command->add_flag("-V", options->settings.validate, "Check the data of every ping");
+  command->add_flag("-d", options->debug, "Tell of every message on standard error");
+  command->add_flag("-q", options->own_queue_pair, "Refused: of no meaning here");
+  command->add_option("--timeout", options->timeout, "Client: seconds to wait for an answer")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  add_device_flags(*command, options->device);
+  command->callback([options, &status] { status = run_rping(*options); });
+}
+
+}  // namespace verbena::tools
