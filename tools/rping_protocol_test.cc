@@ -32,7 +32,8 @@ TEST(RpingAdvertisement, refuses_every_other_length) {
   for (std::size_t size = 0; size <= bytes.size(); ++size) {
     const auto parsed = RpingAdvertisement::from_bytes(std::span(bytes).first(size));
     EXPECT_EQ(parsed.has_value(), size == 16) << size;
-    if (!parsed) EXPECT_EQ(parsed.error().code(), ErrorCode::ProtocolError);
+    if (parsed) continue;
+    EXPECT_EQ(parsed.error().code(), ErrorCode::ProtocolError);
   }
 }
 
