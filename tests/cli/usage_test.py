@@ -5,7 +5,7 @@ import json
 
 from command import Server, check, main, say
 
-COMMANDS = ["devices", "ping", "serve", "get", "put", "sim"]
+COMMANDS = ["devices", "ping", "pingpong", "rping", "serve", "get", "put", "sim"]
 
 
 def every_command_explains_itself(setting):
