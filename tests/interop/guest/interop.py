@@ -16,6 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import cm_cases  # noqa: E402
 import goodput  # noqa: E402
+import tool_cases  # noqa: E402
 from guest import Guest, GuestError, prepare_rxe  # noqa: E402
 from wire import Wire  # noqa: E402
 from world import World  # noqa: E402
@@ -39,6 +40,7 @@ def run_case(world, name, case):
 def alone(wire):
     """Cases that change the link or the guest for everybody, in this order."""
     yield "wire: ICRC and dissection of every packet so far", wire.judge if wire else None
+    yield "rping: kernel -> verbena, every packet twice", tool_cases.twice_asked
     yield "goodput under loss beside rxe", goodput.case
 
 
@@ -51,7 +53,7 @@ def main():
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--jobs", type=int, default=6)
     options = parser.parse_args()
-    together = [named for named in cm_cases.cases() if options.only in named[0]]
+    together = [named for named in [*tool_cases.cases(), *cm_cases.cases()] if options.only in named[0]]
     if options.list:
         print("\n".join(name for name, _ in together + list(alone(None))))
         return 0
