@@ -40,7 +40,9 @@ Result<PingpongAddress> PingpongAddress::from_wire(std::string_view text) {
                                                   "\" is no address of ibv_rc_pingpong (LID:QPN:PSN:GID)");
   if (text.size() != kWireBytes || text[4] != ':' || text[11] != ':' || text[18] != ':' || text[51] != '\0')
     return wrong;
-  const auto lid = parse_hex(text.substr(0, 4)), qpn = parse_hex(text.substr(5, 6)), psn = parse_hex(text.substr(12, 6));
+  const auto lid = parse_hex(text.substr(0, 4));
+  const auto qpn = parse_hex(text.substr(5, 6));
+  const auto psn = parse_hex(text.substr(12, 6));
   if (!lid || !qpn || !psn) return wrong;
   PingpongAddress address{static_cast<std::uint16_t>(*lid), Qpn{*qpn}, Psn{*psn}, {}};
   for (std::size_t i = 0; i < address.gid.bytes.size(); ++i) {

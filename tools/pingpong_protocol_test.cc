@@ -25,7 +25,7 @@ TEST(PingpongAddress, is_the_text_of_ibv_rc_pingpong) {
   EXPECT_EQ(address.to_string(), "LID 0x0000, QPN 0x00001f, PSN 0xfb3b48, GID ::ffff:10.78.0.1");
 }
 
-TEST(PingpongAddress, carries_every_number_and_IPv6) {
+TEST(PingpongAddress, carries_every_number_and_ipv6_addresses) {
   const PingpongAddress address{0xabcd, Qpn{0xffffff}, Psn{0}, *Gid::parse("fd77::11")};
   const auto parsed = PingpongAddress::from_wire(text_of(address));
   ASSERT_TRUE(parsed);

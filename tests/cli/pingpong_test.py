@@ -137,7 +137,8 @@ def a_client_says_what_is_wrong_with_the_server(setting):
 
 def a_server_says_what_is_wrong_with_the_client(setting):
     wrong = [(b"", "closed after 0 of 52"), (b"GET / HTTP/1.1\r\n\r\n", "closed after 18 of 52"),
-             (b"\xff" * 52, "no address"), (NO_GID, "no GID"), (IPV6, "another IP version"), (GOOD, "closed after 0 of 5"),
+             (b"\xff" * 52, "no address"), (NO_GID, "no GID"), (IPV6, "another IP version"),
+             (GOOD, "closed after 0 of 5"),
              (GOOD + b"gone\0", "last word")]
     for said, text in wrong:
         server = Server(setting, "pingpong", "--timeout", "5")

@@ -185,8 +185,8 @@ def cases():
     yield "rping: persistent verbena server", persistent_here
     yield "rping: kernel server killed", killed_there
     yield "rping: verbena server killed", killed_here
-    for flags in (("-n", 200), ("-s", 65536, "-m", 4096, "-n", 100), ("-e", "-c", "-n", 100), ("-s", 1, "-r", 10, "-n", 200),
-                  ("-m", 256, "-s", 1000, "-n", 100)):
+    for flags in (("-n", 200), ("-s", 65536, "-m", 4096, "-n", 100), ("-e", "-c", "-n", 100),
+                  ("-s", 1, "-r", 10, "-n", 200), ("-m", 256, "-s", 1000, "-n", 100)):
         name = " ".join(map(str, flags))
         yield f"pingpong: verbena -> kernel, {name}", pingpong_client(*flags)
         yield f"pingpong: kernel -> verbena, {name}", pingpong_server(*flags)
