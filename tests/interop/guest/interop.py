@@ -4,6 +4,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -44,7 +45,23 @@ def alone(wire):
     yield "goodput under loss beside rxe", goodput.case
 
 
+def interrupted(*_):
+    """This is the first process of its namespaces: all others end with it, and the tap too."""
+    print("interop: interrupted", flush=True)
+    os._exit(130)
+
+
 def main():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
+    try:
+        return run(parse())
+    except GuestError as error:  # what keeps it from running at all, in one line
+        print(f"interop: {error}")
+        return 1
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="names of the cases")
     parser.add_argument("--programs", type=Path)
@@ -52,7 +69,10 @@ def main():
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--jobs", type=int, default=6)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def run(options):
     together = [named for named in [*tool_cases.cases(), *cm_cases.cases()] if options.only in named[0]]
     if options.list:
         print("\n".join(name for name, _ in together + list(alone(None))))
