@@ -14,8 +14,10 @@ namespace {
 // ibv_rc_pingpong -c looks at the first byte of every page alone, and wants 0 there.
 constexpr std::size_t kCheckedStride = 4096;
 
+// A busy machine may be slow for a while; a dead peer is given up after a good two seconds.
 ReliabilityOptions reliability() {
   ReliabilityOptions options;
+  options.timeout = 16;  // 268 ms a period, eight periods
   options.max_rd_atomic = 1;
   options.max_dest_rd_atomic = 1;
   options.access = Access::None;

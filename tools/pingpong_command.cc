@@ -48,7 +48,8 @@ std::string_view pingpong_advice(ErrorCode code) {
       return "Start the server there (`ibv_rc_pingpong -g INDEX` or `verbena pingpong`), or give its TCP port with -p.";
     case ErrorCode::Unreachable:
       return "Check the address, and that TCP port and UDP port 4791 are open between the two.";
-    case ErrorCode::ProtocolError: return "Check that the other side is an ibv_rc_pingpong of the same -s.";
+    case ErrorCode::ProtocolError:
+      return "Check that the other side is an ibv_rc_pingpong of the same -s, with -g and its RoCE v2 GID index.";
     case ErrorCode::CorruptData: return "Run the other side with -c too; if it happens again, check the network.";
     case ErrorCode::RemoteOperationError:
     case ErrorCode::RemoteInvalidRequest:

@@ -19,7 +19,7 @@ Result<std::unique_ptr<RpingClient>> RpingClient::connect(ProgressEngine& engine
   auto messages = device.allocate_memory(2 * RpingAdvertisement::kWireBytes, Access::LocalWrite);
   if (!messages) return std::move(messages).error();
   client->messages_ = std::move(*messages);
-  auto connection = Connection::prepare(engine);
+  auto connection = Connection::prepare(engine, rping_connection_options());
   if (!connection) return std::move(connection).error();
   client->connection_.emplace(std::move(*connection));
   client->connection_->receive(client->receive_, client->inbox());

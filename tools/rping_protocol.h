@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "verbena/base/result.h"
+#include "verbena/connection/connection.h"
 #include "verbena/device/remote_memory.h"
 
 namespace verbena::tools {
@@ -51,6 +52,13 @@ std::string rping_text(std::span<const std::byte> bytes);
 
 // Told what is sent and received, for people; may be empty.
 using RpingTeller = std::function<void(const std::string&)>;
+
+// A busy machine may be slow for a while; a dead peer is given up after a good two seconds.
+inline ConnectionOptions rping_connection_options() {
+  ConnectionOptions options;
+  options.reliability.timeout = 16;  // 268 ms a period, eight periods
+  return options;
+}
 
 struct RpingSettings {
   std::uint32_t bytes = kDefaultRpingBytes;  // per ping; of a server: at most

@@ -22,7 +22,7 @@ Result<void> RpingVisit::accept(ProgressEngine& engine, Device& device, Connecti
   auto messages = device.allocate_memory(2 * RpingAdvertisement::kWireBytes, Access::LocalWrite);
   if (!messages) return std::move(messages).error();
   messages_ = std::move(*messages);
-  auto connection = Connection::prepare(engine);
+  auto connection = Connection::prepare(engine, rping_connection_options());
   if (!connection) return std::move(connection).error();
   receive_.on_done([this](Operation& receive) {
     if (receive.result()) handle_message();
