@@ -64,7 +64,8 @@ class ServerThread {
 class FalseClient {
  public:
   explicit FalseClient(const Endpoint& server)
-      : memory_(*side_.device.allocate_memory(256)), connection_(*Connection::connect(side_.engine, server.to_string())) {
+      : memory_(*side_.device.allocate_memory(256)),
+        connection_(*Connection::connect(side_.engine, server.to_string())) {
     for (Operation& receive : receives_) connection_.receive(receive, memory_.local(192, 16));
   }
   std::span<std::byte> payload() const { return memory_.bytes().first(64); }

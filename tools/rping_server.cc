@@ -44,7 +44,7 @@ Result<void> RpingVisit::accept(ProgressEngine& engine, Device& device, Connecti
 
 Result<void> RpingVisit::status() const {
   if (error_) return *error_;
-  const auto ended = connection_->status();
+  auto ended = connection_->status();
   if (!ended && ended.error().code() != ErrorCode::Disconnected) return ended;
   if (step_ != Step::AwaitSource)
     return Error(ErrorCode::Disconnected, fmt::format("{} left in the middle of ping {}", peer_, pings_));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer of rdma-core's ucmatose: N connections, C messages of S bytes each way on each. The server sends first, on all
 // of them; the client answers when it has everything; then the server disconnects.
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
