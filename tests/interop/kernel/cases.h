@@ -24,6 +24,7 @@ struct World {
 struct Case {
   std::string name;
   std::function<void(World&)> run;
+  bool posts_misaligned_atomic = false;  // cannot be asked of a device that refuses the post
 };
 
 std::vector<Case> transfer_cases(std::uint32_t mtu);
