@@ -69,7 +69,7 @@ void Responder::execute(Instant now, const wire::Packet& packet) {
       return execute_atomic(packet);
   }
   if (info.last || packet.bth.ack_request)
-    owe_acknowledge(now, psn, packet.bth.ack_request && !info.last);
+    owe_acknowledge(now, psn, msn_, packet.bth.ack_request && !info.last);
 }
 
 void Responder::store(std::span<const std::byte> bytes, bool last) {
@@ -185,10 +185,23 @@ void Responder::handle_duplicate(Instant now, const wire::Packet& packet) {
       if (planted(PlantedBug::CompleteTwice) && packet.info().completes_receive && open_ == Open::None &&
           link_.qp.receive_queue().take(receive_, receive_sges_))
         complete_receive(packet, CompletionOpcode::Receive, 0);
-      return owe_acknowledge(now, expected_ - 1, true);
+      return acknowledge_again(now, packet.bth.psn);
     default:
       return;
   }
+}
+
+// R-030, with R-081: the newest number that is short of every READ and atomic behind the duplicate. Only their own
+// responses answer those, and the requester may not have them.
+void Responder::acknowledge_again(Instant now, Psn duplicate) {
+  Psn newest = expected_ - 1;
+  std::uint32_t msn = msn_;
+  for (const Resource& r : resources_) {
+    if (!r.valid || !r.first.is_after(duplicate) || r.first.is_after(newest)) continue;
+    newest = r.first - 1;
+    msn = (r.msn - 1) & Psn::kMask;
+  }
+  owe_acknowledge(now, newest, msn, true);
 }
 
 void Responder::repeat_read(const wire::Packet& packet) {
@@ -271,18 +284,19 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
         AsyncEventType::QpRequestError);
 }
 
-void Responder::owe_acknowledge(Instant now, Psn psn, bool prompt) {
+void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt) {
   if (!responses_.empty() && responses_.back().kind == Response::Kind::Acknowledge) {
     Response& last = responses_.back();
     ++link_.counters.ack_deferred;
-    last.psn = psn;
-    last.msn = msn_;
     last.prompt = last.prompt || prompt;
+    if (psn.is_before(last.psn)) return;  // a duplicate's: what is owed says more
+    last.psn = psn;
+    last.msn = msn;
     return;
   }
   Response response;
   response.psn = psn;
-  response.msn = msn_;
+  response.msn = msn;
   response.prompt = prompt;
   response.since = now;
   responses_.push(response);

@@ -76,7 +76,8 @@ class Responder {
   void repeat_read(const wire::Packet& packet);
   void repeat_atomic(const wire::Packet& packet);
   void refuse(const wire::Packet& packet, Verdict verdict);
-  void owe_acknowledge(Instant now, Psn psn, bool prompt);
+  void owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt);
+  void acknowledge_again(Instant now, Psn duplicate);
   void say_nak(std::uint8_t syndrome, Psn psn);
   void fatal(wire::NakCode code, Psn psn, AsyncEventType event);
   Resource* resource_at(Psn psn);
