@@ -137,12 +137,18 @@ class Direction {
     requests_.push_back(request);
   }
 
+  // Names the first request whose slot is not as it should be.
   void expect_bytes(Side& side, const RegionHandle& region, const std::vector<std::byte>& expected,
                     const std::string& what) {
     if (w_.report.failed()) return;
-    const Digest digest = side.digest(region.id, 0, expected.size());
-    w_.report.expect(digest.hash == hash_of(expected) && digest.intact,
-                     side.name() + ": " + what + " differ");
+    const Digest all = side.digest(region.id, 0, expected.size());
+    w_.report.expect(all.intact, side.name() + ": bytes beside the region were overwritten");
+    if (all.hash == hash_of(expected)) return;
+    const std::size_t slot = expected.size() / kRequests;
+    for (std::size_t i = 0; i < kRequests; ++i)
+      if (side.digest(region.id, i * slot, slot).hash != hash_of(std::span{expected}.subspan(i * slot, slot)))
+        return w_.report.fail(side.name() + ": " + what + " differ at request " + std::to_string(i));
+    w_.report.fail(side.name() + ": " + what + " changed while they were looked at");
   }
 
   World& w_;
