@@ -22,12 +22,13 @@ std::string describe(const Outcome& outcome) {
 std::vector<Outcome> expect_outcomes(World& w, Side& side, std::uint64_t pair, Queue queue,
                                      const std::vector<Expected>& expected) {
   if (w.report.failed()) return std::vector<Outcome>(expected.size());
-  const std::string where = side.name() + (queue == Queue::Send ? " send queue: " : " receive queue: ");
+  std::string where = side.name();
+  where += queue == Queue::Send ? " send queue: " : " receive queue: ";
   auto outcomes = side.poll(pair, queue, expected.size(), kWaitMs);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const std::string wanted = describe({expected[i].id, expected[i].status});
     if (i >= outcomes.size())
-      w.report.fail(where + wanted + " never came");
+      w.report.fail(std::string{where}.append(wanted).append(" never came"));
     else if (outcomes[i].id != expected[i].id || outcomes[i].status != expected[i].status)
       w.report.fail(where + describe(outcomes[i]) + " instead of " + wanted);
   }

@@ -8,7 +8,6 @@
 // when the matrix could not run.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iterator>
 
 #include "cases.h"
 #include "peer_side.h"
@@ -45,8 +44,8 @@ class Matrix {
  private:
   void run_cases(std::uint32_t mtu, std::uint64_t seed) {
     if (options_.mixed) return run_both_ways({"mixed/seed_" + std::to_string(seed), run_mixed}, mtu, seed);
-    for (auto cases : {transfer_cases(mtu), atomic_cases(), receive_cases(), refusal_cases(), silence_cases(),
-                       queue_cases()})
+    for (const auto& cases : {transfer_cases(mtu), atomic_cases(), receive_cases(), refusal_cases(),
+                              silence_cases(), queue_cases()})
       for (const Case& one : cases) run_both_ways(one, mtu, ++seed);
   }
 

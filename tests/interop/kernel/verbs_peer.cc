@@ -123,7 +123,7 @@ constexpr const char* kNoRegion = "error there is no such region, or not that ra
 constexpr const char* kNoPair = "error there is no such pair";
 
 std::string Session::answer(const std::string& text) {
-  static const std::map<std::string, Handler> kHandlers{
+  static const std::map<std::string, Handler> handlers{
       {"open", &Session::open},
       {"region", &Session::make_region},
       {"fill", &Session::fill},
@@ -143,8 +143,8 @@ std::string Session::answer(const std::string& text) {
       {"release", &Session::release},
   };
   Line line(text);
-  const auto handler = kHandlers.find(line.word());
-  if (handler == kHandlers.end()) return "error there is no command '" + line.word() + "'";
+  const auto handler = handlers.find(line.word());
+  if (handler == handlers.end()) return "error there is no command '" + line.word() + "'";
   if (!context_ && line.word() != "open") return "error open a device first";
   return (this->*handler->second)(line);
 }
