@@ -38,17 +38,19 @@ Result<void> Channel::open() {
   key_ = engine_.add_channel(*this);
   registered_ = true;
 
-  send_slots_.assign(queues.max_send_requests, nullptr);
-  receive_slots_.assign(queues.max_receive_requests, nullptr);
-  for (std::uint32_t i = queues.max_send_requests; i > 0; --i) free_sends_.push_back(i - 1);
-  for (std::uint32_t i = queues.max_receive_requests; i > 0; --i) free_receives_.push_back(i - 1);
+  sends_.open(queues.max_send_requests);
+  receives_.open(queues.max_receive_requests);
   return queue_pair_steps::to_init(context, qpn_, spec.type, options_.reliability.access);
 }
 
+// The shared completion queue outlives the channel: nothing of it may stay there.
 Channel::~Channel() {
   if (ops_ != nullptr) {
+    on_completion_ = nullptr;
     end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
-    engine_.run_until([this] { return unfinished_ == 0; });
+    wants_owner_ = false;
+    if (shard_->broken) engine_.tend_soon(key_);
+    engine_.run_until([this] { return is_quiet(); });
     device_.queue_pairs.erase(qpn_.value());
     static_cast<void>(device_.context().destroy_qp(qpn_));
   }
@@ -112,6 +114,11 @@ void Channel::handle_event(const provider::Event& event) {
 }
 
 Instant Channel::tend(Instant now) {
+  if (shard_->broken) {
+    end(End::Failed, Error(ErrorCode::ConnectionLost, "connection with " + owner_.peer_name() +
+                                                          ": the completion queue that it shares overran"));
+    if (!fail_what_is_lost()) return Instant::never();
+  }
   if (reported_ && !end_) end(End::Failed, *reported_);
   Instant next = Instant::never();
   if (connected_ && !end_ && !next_keep_alive_.is_never()) {
@@ -127,7 +134,7 @@ Instant Channel::tend(Instant now) {
 
 void Channel::send_keep_alive(Instant now) {
   next_keep_alive_ = now + options_.keep_alive;
-  const bool silent = !heard_ && receives_in_flight() != 0 && sends_in_flight() == 0 && !keep_alive_out_;
+  const bool silent = !heard_ && receives_.in_flight() != 0 && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
   if (!silent) return;
   SendRequest request;

@@ -69,15 +69,16 @@ class Channel final : private EventHandler {
   void abort(Operation& operation, Operation::Ending ending);
   void withdraw(Operation& operation);  // was refused, and will not be told
   void told(Operation& operation);      // was refused, and is told now
-  std::size_t sends_in_flight() const { return send_slots_.size() - free_sends_.size(); }
-  std::size_t receives_in_flight() const { return receive_slots_.size() - free_receives_.size(); }
+  std::size_t sends_in_flight() const { return sends_.in_flight(); }
 
-  // ---- Requests of the user's own. Ids below 2^31.
+  // ---- Requests of the user's own. They take slots as operations do, until their completion is told.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
-  std::function<void(const Completion&)> on_completion;
+  void on_completion(std::function<void(const Completion&)> handler);
 
-  // ---- For the engine. Both may destroy the channel.
+  // ---- For the engine.
+  bool completes_in(const CompletionShard& shard) const { return shard_ == &shard; }
+  // These two may destroy the channel.
   void handle_completion(const Completion& completion);
   // Returns when it wants to be called again.
   Instant tend(Instant now);
@@ -100,10 +101,30 @@ class Channel final : private EventHandler {
   std::string end_text() const;
   Error flush_error(const Operation& operation) const;
   void send_keep_alive(Instant now);
+  bool fail_what_is_lost();
+  bool is_quiet() const;
 
-  // The lower half of a request's id: what it is, and its slot or the user's own id.
-  static constexpr std::uint32_t kRaw = 1u << 31;
-  static constexpr std::uint32_t kReceive = 1u << 30;
+  // A request in flight: an operation's, or the user's own.
+  struct Slot {
+    bool taken = false;
+    bool tells_success = true;       // the user's own
+    Operation* operation = nullptr;  // null for the user's own
+    std::uint64_t id = 0;            // the user's
+  };
+  // One direction. Whatever is posted has a slot until its completion is dispatched: the completion queue was promised
+  // no more.
+  struct Slots {
+    std::vector<Slot> all;
+    std::vector<std::uint32_t> free;
+    void open(std::uint32_t count);
+    std::size_t in_flight() const { return all.size() - free.size(); }
+    void take(Slot what);
+    Slot give_back(std::uint32_t index);
+  };
+  Slots& slots_of(const Operation& operation) { return operation.request_.is_receive ? receives_ : sends_; }
+
+  // The lower half of a request's id: its direction and its slot.
+  static constexpr std::uint32_t kReceive = 1u << 31;
   static constexpr std::uint32_t kKeepAlive = kReceive - 1;
   std::uint64_t id_of(std::uint32_t low) const { return std::uint64_t{key_} << 32 | low; }
 
@@ -118,9 +139,8 @@ class Channel final : private EventHandler {
   CompletionShard* shard_ = nullptr;
   std::uint32_t promised_ = 0;
 
-  std::vector<Operation*> send_slots_, receive_slots_;
-  std::vector<std::uint32_t> free_sends_, free_receives_;
-  std::size_t unfinished_ = 0;              // operations posted, or refused and not yet told
+  Slots sends_, receives_;
+  std::size_t untold_ = 0;                  // operations refused and not yet told
   std::unique_ptr<std::uint64_t[]> cells_;  // results of atomics, one per send slot
   Key cells_key_;
   bool cells_registered_ = false;
@@ -132,6 +152,7 @@ class Channel final : private EventHandler {
   bool keep_alive_out_ = false;
   bool heard_ = true;  // something completed since the last look
   bool wants_owner_ = false;
+  std::shared_ptr<const std::function<void(const Completion&)>> on_completion_;
   Instant next_keep_alive_ = Instant::never();
 };
 

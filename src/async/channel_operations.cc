@@ -18,6 +18,34 @@ bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap;
 
 }  // namespace
 
+// ---- Slots.
+
+void Channel::Slots::open(std::uint32_t count) {
+  all.resize(count);
+  free.reserve(count);
+  for (std::uint32_t i = count; i > 0; --i) free.push_back(i - 1);
+}
+
+void Channel::Slots::take(Slot what) {
+  what.taken = true;
+  all[free.back()] = what;
+  free.pop_back();
+}
+
+Channel::Slot Channel::Slots::give_back(std::uint32_t index) {
+  VERBENA_ASSERT(all[index].taken);
+  const Slot was = all[index];
+  all[index] = {};
+  free.push_back(index);
+  return was;
+}
+
+bool Channel::is_quiet() const {
+  return sends_.in_flight() + receives_.in_flight() + untold_ == 0 && !keep_alive_out_;
+}
+
+// ---- Operations.
+
 std::string Channel::subject(const Operation& operation) const {
   const Operation::Request& r = operation.request_;
   return describe::subject(subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey),
@@ -30,11 +58,11 @@ void Channel::start(Operation& operation) {
   operation.ending_ = Operation::Ending::Natural;
   operation.error_.reset();
   operation.outcome_ = {};
-  ++unfinished_;
   engine_.note_activity();
   std::optional<Error> error = refusal(operation);
   if (!error) error = post(operation);
   if (error) {
+    ++untold_;
     operation.state_ = Operation::State::Failing;
     operation.error_ = std::make_unique<Error>(std::move(*error));
     engine_.fail_later(operation);
@@ -65,17 +93,15 @@ std::optional<Error> Channel::refusal(const Operation& operation) const {
 }
 
 std::optional<Error> Channel::post(Operation& operation) {
-  const bool is_receive = operation.request_.is_receive;
-  std::vector<std::uint32_t>& free = is_receive ? free_receives_ : free_sends_;
-  std::vector<Operation*>& slots = is_receive ? receive_slots_ : send_slots_;
-  if (free.empty())
-    return Error(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.size()) +
+  Slots& slots = slots_of(operation);
+  if (slots.free.empty())
+    return Error(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.in_flight()) +
                                            " are in flight; " + describe::refusal(PostStatus::QueueFull));
-  const std::uint32_t slot = free.back();
-  std::optional<Error> error = is_receive ? post_receive(operation, slot) : post_send(operation, slot);
+  const std::uint32_t slot = slots.free.back();
+  std::optional<Error> error =
+      operation.request_.is_receive ? post_receive(operation, slot) : post_send(operation, slot);
   if (error) return error;
-  free.pop_back();
-  slots[slot] = &operation;
+  slots.take({.operation = &operation});
   operation.slot_ = slot;
   return std::nullopt;
 }
@@ -119,9 +145,9 @@ std::optional<Error> Channel::post_receive(Operation& operation, std::uint32_t s
 
 Result<ScatterGather> Channel::atomic_cell(std::uint32_t slot) {
   if (!cells_registered_) {
-    cells_ = std::make_unique<std::uint64_t[]>(send_slots_.size());
+    cells_ = std::make_unique<std::uint64_t[]>(sends_.all.size());
     const auto address = reinterpret_cast<std::uintptr_t>(cells_.get());
-    auto info = device_.context().register_memory(options_.domain, cells_.get(), send_slots_.size() * 8,
+    auto info = device_.context().register_memory(options_.domain, cells_.get(), sends_.all.size() * 8,
                                                   address, Access::LocalWrite);
     if (!info) return info.error();
     cells_key_ = info->lkey;
@@ -141,22 +167,28 @@ void Channel::abort(Operation& operation, Operation::Ending ending) {
 
 void Channel::withdraw(Operation& operation) {
   engine_.forget(operation);
-  --unfinished_;
+  --untold_;
 }
 
 void Channel::told(Operation& operation) {
-  --unfinished_;
+  --untold_;
   operation.fail(std::move(*operation.error_));
 }
 
+// ---- Requests of the user's own.
+
+// All are signaled to the device: a slot is free again when its request is done, whatever follows it.
 PostResult Channel::post_send(std::span<const SendRequest> requests) {
   PostResult total;
   engine_.note_activity();
   for (const SendRequest& original : requests) {
+    if (shard_->broken) return {PostStatus::WrongState, total.posted};
+    if (sends_.free.empty()) return {PostStatus::QueueFull, total.posted};
     SendRequest request = original;
-    if (original.id >= kRaw) return {PostStatus::InvalidRequest, total.posted};
-    request.id = id_of(kRaw | static_cast<std::uint32_t>(original.id));
+    request.id = id_of(sends_.free.back());
+    request.flags = original.flags | SendFlags::Signaled;
     if (const PostResult one = ops_->post_send({&request, 1}); !one) return {one.status, total.posted};
+    sends_.take({.tells_success = has_flag(original.flags, SendFlags::Signaled), .id = original.id});
     ++total.posted;
   }
   return total;
@@ -165,37 +197,61 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
 PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
   PostResult total;
   for (const ReceiveRequest& original : requests) {
-    if (original.id >= kRaw) return {PostStatus::InvalidRequest, total.posted};
-    const ReceiveRequest request{id_of(kRaw | static_cast<std::uint32_t>(original.id)), original.local};
+    if (shard_->broken) return {PostStatus::WrongState, total.posted};
+    if (receives_.free.empty()) return {PostStatus::QueueFull, total.posted};
+    const ReceiveRequest request{id_of(kReceive | receives_.free.back()), original.local};
     if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
+    receives_.take({.id = original.id});
     ++total.posted;
   }
   return total;
 }
 
+void Channel::on_completion(std::function<void(const Completion&)> handler) {
+  on_completion_ = handler ? std::make_shared<const std::function<void(const Completion&)>>(std::move(handler))
+                           : nullptr;
+}
+
+// ---- Completions.
+
 void Channel::handle_completion(const Completion& completion) {
   const auto low = static_cast<std::uint32_t>(completion.id);
   if (completion.status == CompletionStatus::Success) heard_ = true;
   if (low == kKeepAlive) return complete_keep_alive(completion);
-  if ((low & kRaw) != 0) {
-    Completion theirs = completion;
-    theirs.id = low & ~kRaw;
-    if (on_completion) on_completion(theirs);
-    return;
+  const std::uint32_t index = low & ~kReceive;
+  const Slot slot = ((low & kReceive) != 0 ? receives_ : sends_).give_back(index);
+  if (slot.operation != nullptr) return complete(*slot.operation, completion, index);
+  if (completion.status == CompletionStatus::Success && !slot.tells_success) return;
+  Completion theirs = completion;
+  theirs.id = slot.id;
+  // The handler may destroy the channel: it must not go down with it while it runs.
+  if (const auto handler = on_completion_) (*handler)(theirs);
+}
+
+// The completion queue lost what was to come, and the queue pair is in ERR: nothing else would end these requests.
+// False when that destroyed the channel.
+bool Channel::fail_what_is_lost() {
+  EngineState& engine = engine_;
+  const std::uint32_t key = key_;
+  for (const std::uint32_t direction : {0u, kReceive}) {
+    const Slots& slots = direction == 0 ? sends_ : receives_;
+    for (std::uint32_t i = 0; i < slots.all.size(); ++i) {
+      if (!slots.all[i].taken) continue;
+      Completion lost;
+      lost.id = id_of(direction | i);
+      lost.status = CompletionStatus::Flushed;
+      lost.opcode = direction == 0 ? CompletionOpcode::Send : CompletionOpcode::Receive;
+      lost.qpn = qpn_;
+      handle_completion(lost);
+      if (engine.channel_of(key) != this) return false;
+    }
   }
-  const bool is_receive = (low & kReceive) != 0;
-  const std::uint32_t slot = low & ~kReceive;
-  std::vector<Operation*>& slots = is_receive ? receive_slots_ : send_slots_;
-  Operation* const operation = slots[slot];
-  VERBENA_ASSERT(operation != nullptr);
-  slots[slot] = nullptr;
-  (is_receive ? free_receives_ : free_sends_).push_back(slot);
-  complete(*operation, completion, slot);
+  keep_alive_out_ = false;
+  return true;
 }
 
 // The operation's callback comes last: it may destroy the channel.
 void Channel::complete(Operation& operation, const Completion& completion, std::uint32_t slot) {
-  --unfinished_;
   engine_.forget(operation);
   const Operation::Request& r = operation.request_;
   if (completion.status == CompletionStatus::Success) {

@@ -25,7 +25,7 @@ AttachedDevice::~AttachedDevice() {
 
 Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
   for (const auto& shard : shards_) {
-    if (shard->capacity - shard->promised < completions) continue;
+    if (shard->broken || shard->capacity - shard->promised < completions) continue;
     shard->promised += completions;
     return shard.get();
   }
@@ -95,6 +95,7 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
     case Kind::Completion:
       break;  // completions are looked for anyway
     case Kind::Async:
+      if (event.async == AsyncEventType::CqError) return break_shard(device, event.cq);
       call(device.queue_pairs, event.qpn.value());
       break;
     case Kind::ConnectRequest:
@@ -106,16 +107,27 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
   }
 }
 
-bool EngineState::drain(provider::CompletionQueueOps& queue) {
+void EngineState::break_shard(AttachedDevice& device, provider::CqId cq) {
+  for (const auto& shard : device.shards()) {
+    if (shard->id != cq) continue;
+    shard->broken = true;
+    for (std::uint32_t i = 0; i < channels_.size(); ++i)
+      if (channels_[i].channel != nullptr && channels_[i].channel->completes_in(*shard))
+        tend_soon(channels_[i].generation << kIndexBits | i);
+  }
+}
+
+// One that is broken is emptied: its channels take for lost what is not in it.
+bool EngineState::drain(CompletionShard& shard) {
   bool any = false;
-  for (int batches = 0; batches < kBatchesPerQueue; ++batches) {
+  for (int batches = 0; shard.broken || batches < kBatchesPerQueue; ++batches) {
     while (batch_next_ < batch_end_) {
       any = true;
       const Completion completion = batch_[batch_next_++];
       dispatch(completion);
     }
     batch_next_ = 0;
-    batch_end_ = queue.poll(batch_);
+    batch_end_ = shard.ops->poll(batch_);
     if (batch_end_ == 0) break;
   }
   return any;
@@ -129,7 +141,7 @@ bool EngineState::run_device(AttachedDevice& device) {
     any = true;
   }
   for (std::size_t i = 0; i < device.shards().size(); ++i)
-    if (drain(*device.shards()[i]->ops)) any = true;
+    if (drain(*device.shards()[i])) any = true;
   return any;
 }
 

@@ -33,6 +33,7 @@ struct CompletionShard {
   provider::CompletionQueueOps* ops = nullptr;
   std::uint32_t capacity = 0;
   std::uint32_t promised = 0;
+  bool broken = false;  // it overran: what is in it is all that it will ever have
 };
 
 // A device as one engine sees it.
@@ -87,6 +88,8 @@ class EngineState {
   // ---- For channels. A key is the upper half of the ids of a channel's requests.
   std::uint32_t add_channel(Channel& channel);
   void remove_channel(std::uint32_t key);
+  // Null when it is gone.
+  Channel* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
   // That channel wants Channel::tend() in this run or the next, after the completions that are there.
   void tend_soon(std::uint32_t key) { tend_soon_.push_back(key); }
@@ -116,9 +119,8 @@ class EngineState {
   static constexpr std::uint32_t kIndexBits = 20;  // of a key; the rest is the generation
 
   bool run_device(AttachedDevice& device);
-  bool drain(provider::CompletionQueueOps& queue);
-  // Null when it is gone.
-  Channel* channel_of(std::uint32_t key);
+  bool drain(CompletionShard& shard);
+  void break_shard(AttachedDevice& device, provider::CqId cq);
   void dispatch(const Completion& completion);
   void dispatch(AttachedDevice& device, const provider::Event& event);
   bool tell_failures();

@@ -178,7 +178,7 @@ PostResult Connection::post_receive(std::span<const ReceiveRequest> requests) {
   return state_->channel().post_receive(requests);
 }
 void Connection::on_completion(std::function<void(const Completion&)> handler) {
-  state_->channel().on_completion = std::move(handler);
+  state_->channel().on_completion(std::move(handler));
 }
 
 // ---- Ending, and what it is.

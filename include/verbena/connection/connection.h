@@ -122,8 +122,10 @@ class Connection {
   Operation fetch_and_add(const RemoteMemory& remote, std::uint64_t addend);
   Operation& fetch_and_add(Operation& operation, const RemoteMemory& remote, std::uint64_t addend);
 
-  // ---- Verbs, for programs that count requests themselves. Ids are below 2^31; completions go to the handler, from
-  // the engine. Operations and posts share the queues.
+  // ---- Verbs, for programs that count requests themselves. Completions go to the handler, from the engine; it may
+  // destroy the connection. Operations and posts share the queues: posting is QueueFull when as many are in flight as
+  // queues() allows. A request counts until the engine dispatched its completion; one that is not signaled, and
+  // succeeds, does so in silence.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   void on_completion(std::function<void(const Completion&)> handler);

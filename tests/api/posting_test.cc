@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests that programs post themselves: they share queues with operations, and completion queues with everybody.
+#include "async/engine_state.h"
+#include "device/queue_pair_steps.h"
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Pair;
+
+struct Posting : ::testing::Test {
+  // Until it is refused; how many were not.
+  static std::uint32_t post_sends(Connection& connection, SendFlags flags, std::uint32_t most) {
+    for (std::uint32_t i = 0; i < most; ++i) {
+      SendRequest request;
+      request.id = i;
+      request.opcode = SendOpcode::RdmaWrite;
+      request.flags = flags;
+      if (const PostResult result = connection.post_send({&request, 1}); !result) {
+        EXPECT_EQ(result.status, PostStatus::QueueFull);
+        return i;
+      }
+    }
+    return most;
+  }
+  static std::uint32_t post_receives(Connection& connection, std::uint32_t most) {
+    for (std::uint32_t i = 0; i < most; ++i) {
+      const ReceiveRequest request{i, {}};
+      if (const PostResult result = connection.post_receive({&request, 1}); !result) {
+        EXPECT_EQ(result.status, PostStatus::QueueFull);
+        return i;
+      }
+    }
+    return most;
+  }
+  void expect_alive(Connection& connection) {
+    std::vector<std::uint64_t> cell{7};
+    MemoryRegion region = must(pair.server.register_memory(cell));
+    EXPECT_EQ(must(connection.fetch_and_add(region.remote(), 1).wait()).value, 7u);
+  }
+
+  Pair pair;
+  Connection bystander = pair.connect();
+};
+
+TEST_F(Posting, sends_nobody_took_the_completions_of_fill_the_queue) {
+  ConnectionOptions options;
+  options.queues.max_send_requests = 100;  // the device's ring has more room
+  Connection near = pair.connect(options);
+  std::uint32_t told = 0;
+  near.on_completion([&](const Completion& c) {
+    EXPECT_EQ(c.status, CompletionStatus::Success);
+    EXPECT_EQ(c.id, told++);
+  });
+  EXPECT_EQ(post_sends(near, SendFlags::Signaled, 6000), 100u);
+  EXPECT_TRUE(pair.engine.run_until([&] { return told == 100; }, Duration::seconds(30)));
+  told = 0;
+  EXPECT_EQ(post_sends(near, SendFlags::Signaled, 100), 100u);
+  EXPECT_TRUE(pair.engine.run_until([&] { return told == 100; }, Duration::seconds(30)));
+  expect_alive(near);
+  expect_alive(bystander);
+}
+
+TEST_F(Posting, sends_that_are_not_signaled_count_until_the_engine_saw_them_done) {
+  Connection near = pair.connect();
+  bool told = false;
+  near.on_completion([&](const Completion&) { told = true; });
+  EXPECT_EQ(post_sends(near, SendFlags::None, 6000), 64u);
+  expect_error(near.write(Segments{}, RemoteMemory{}).wait(), ErrorCode::QueueFull, "64 are in flight");
+  constexpr std::uint32_t kMore = 200;
+  std::uint32_t posted = 0;
+  EXPECT_TRUE(pair.engine.run_until(
+      [&] { return (posted += post_sends(near, SendFlags::None, kMore - posted)) == kMore; },
+      Duration::seconds(30)));
+  must(near.close());
+  EXPECT_FALSE(told);
+  expect_alive(bystander);
+}
+
+TEST_F(Posting, receives_share_their_queue_with_operations) {
+  Connection near = pair.connect();
+  std::vector<Operation> receives(60);
+  for (Operation& receive : receives) near.receive(receive, Segments{});
+  EXPECT_EQ(post_receives(near, 6000), 4u);
+}
+
+TEST_F(Posting, receives_left_behind_take_no_room_from_others) {
+  for (int i = 0; i < 80; ++i) {
+    Connection left = must(Connection::prepare(pair.engine));
+    EXPECT_EQ(post_receives(left, 6000), 64u);
+  }
+  expect_alive(bystander);
+}
+
+TEST_F(Posting, a_handler_may_destroy_the_connection) {
+  std::optional<Connection> near{pair.connect()};
+  int told = 0;
+  near->on_completion([&, name = std::string(100, 'x')](const Completion&) {
+    near.reset();
+    told += name.size() == 100 ? 1 : 100;  // what it captured is still there
+  });
+  EXPECT_EQ(post_sends(*near, SendFlags::Signaled, 5), 5u);
+  EXPECT_TRUE(pair.engine.run_until([&] { return told != 0; }, Duration::seconds(30)));
+  EXPECT_EQ(told, 1);
+}
+
+// Fills a completion queue that connections share with completions of a queue pair that nobody promised room to.
+void overrun(AttachedDevice& device, CompletionShard& shard) {
+  constexpr std::uint64_t kNobody = std::uint64_t{0xfff00000} << 32;
+  provider::Context& context = device.context();
+  provider::QueuePairSpec spec;
+  spec.pd = provider::PdId{device.state().domain->id()};
+  spec.capabilities.max_receive_requests = shard.capacity + 1;
+  spec.send_cq = spec.receive_cq = shard.id;
+  const Qpn intruder = must(context.create_qp(spec)).qpn;
+  must(queue_pair_steps::to_init(context, intruder, spec.type, Access::All));
+  for (std::uint32_t i = 0; i <= shard.capacity; ++i) {
+    const ReceiveRequest request{kNobody, {}};
+    ASSERT_TRUE(context.qp(intruder)->post_receive({&request, 1}));
+  }
+  must(queue_pair_steps::to_error(context, intruder));
+  must(context.destroy_qp(intruder));
+}
+
+TEST_F(Posting, what_waits_for_lost_completions_fails) {
+  AttachedDevice& device = *pair.engine.state().find(&pair.client);
+  std::optional<Connection> raw{pair.connect()}, dropped{pair.connect()};
+  std::vector<std::uint64_t> flushed;
+  raw->on_completion([&](const Completion& c) {
+    EXPECT_EQ(c.status, CompletionStatus::Flushed);
+    flushed.push_back(c.id);
+  });
+  EXPECT_EQ(post_receives(*raw, 3), 3u);
+  Operation first = bystander.receive(Segments{}), second = bystander.receive(Segments{});
+  Operation doomed = dropped->receive(Segments{});
+  Operation with_it = dropped->receive(Segments{});
+  doomed.on_done([&](Operation&) { dropped.reset(); });
+  overrun(device, *device.shards().front());
+  expect_error(first.wait(), ErrorCode::ConnectionLost, "RECEIVE into 0 bytes", "completion queue");
+  expect_error(second.wait(), ErrorCode::ConnectionLost);
+  expect_error(with_it.wait(), ErrorCode::ConnectionLost);
+  EXPECT_FALSE(dropped);
+  EXPECT_TRUE(pair.engine.run_until([&] { return flushed.size() == 3; }, Duration::seconds(30)));
+  EXPECT_THAT(flushed, ::testing::UnorderedElementsAre(0, 1, 2));
+  expect_error(bystander.status(), ErrorCode::ConnectionLost, "completion queue");
+  const ReceiveRequest late;
+  EXPECT_EQ(raw->post_receive({&late, 1}).status, PostStatus::WrongState);
+  // Who comes later has another queue.
+  Connection fresh = pair.connect();
+  expect_alive(fresh);
+}
+
+TEST_F(Posting, an_operation_is_destroyed_though_its_completion_is_lost) {
+  AttachedDevice& device = *pair.engine.state().find(&pair.client);
+  Operation receive = bystander.receive(Segments{});
+  overrun(device, *device.shards().front());
+}
+
+TEST_F(Posting, a_connection_is_destroyed_though_completions_are_lost) {
+  AttachedDevice& device = *pair.engine.state().find(&pair.client);
+  Connection near = pair.connect();
+  Operation receive = near.receive(Segments{});
+  EXPECT_EQ(post_receives(near, 3), 3u);
+  overrun(device, *device.shards().front());
+}
+
+}  // namespace
+}  // namespace verbena
