@@ -107,6 +107,23 @@ TEST_F(Posting, a_handler_may_destroy_the_connection) {
   EXPECT_EQ(told, 1);
 }
 
+TEST_F(Posting, close_waits_for_requests_as_for_operations) {
+  constexpr std::uint32_t kRequests = 32, kBytes = 1u << 20;
+  Connection near = pair.connect();
+  MemoryRegion here = must(pair.client.allocate_memory(kBytes)), there = must(pair.server.allocate_memory(kBytes));
+  std::vector<CompletionStatus> told;
+  near.on_completion([&](const Completion& c) { told.push_back(c.status); });
+  const ScatterGather piece = here.local();
+  SendRequest request;
+  request.opcode = SendOpcode::RdmaWrite;
+  request.local = {&piece, 1};
+  request.remote_address = there.remote().address;
+  request.rkey = there.rkey();
+  for (std::uint32_t i = 0; i < kRequests; ++i) ASSERT_TRUE(near.post_send({&request, 1}));
+  must(near.close(Duration::seconds(60)));
+  EXPECT_THAT(told, ::testing::ElementsAreArray(std::vector(kRequests, CompletionStatus::Success)));
+}
+
 // Fills a completion queue that connections share with completions of a queue pair that nobody promised room to.
 void overrun(AttachedDevice& device, CompletionShard& shard) {
   constexpr std::uint64_t kNobody = std::uint64_t{0xfff00000} << 32;
