@@ -222,6 +222,11 @@ void Channel::handle_completion(const Completion& completion) {
   const Slot slot = ((low & kReceive) != 0 ? receives_ : sends_).give_back(index);
   if (slot.operation != nullptr) return complete(*slot.operation, completion, index);
   if (completion.status == CompletionStatus::Success && !slot.tells_success) return;
+  if (completion.status != CompletionStatus::Success && completion.status != CompletionStatus::Flushed)
+    end(End::Failed, Error(to_error_code(completion.status),
+                           "request " + std::to_string(slot.id) + " posted to " + owner_.peer_name() + " qpn " +
+                               describe::qpn(qpn_) + ": " + std::string(to_string(completion.status)),
+                           static_cast<int>(completion.status), ErrorDomain::WorkCompletion));
   Completion theirs = completion;
   theirs.id = slot.id;
   // The handler may destroy the channel: it must not go down with it while it runs.

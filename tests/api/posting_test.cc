@@ -124,6 +124,25 @@ TEST_F(Posting, close_waits_for_requests_as_for_operations) {
   EXPECT_THAT(told, ::testing::ElementsAreArray(std::vector(kRequests, CompletionStatus::Success)));
 }
 
+TEST_F(Posting, a_request_that_fails_breaks_its_connection) {
+  Connection near = pair.connect();
+  std::vector<CompletionStatus> told;
+  near.on_completion([&](const Completion& c) { told.push_back(c.status); });
+  SendRequest request;
+  request.id = 5;
+  request.opcode = SendOpcode::FetchAndAdd;
+  ASSERT_EQ(near.post_send({&request, 1}).status, PostStatus::InvalidRequest);
+  MemoryRegion result = must(pair.client.allocate_memory(8));
+  const ScatterGather piece = result.local();
+  request.local = {&piece, 1};
+  request.flags = SendFlags::None;
+  request.remote_address = 64;
+  ASSERT_TRUE(near.post_send({&request, 1}));
+  EXPECT_TRUE(pair.engine.run_until([&] { return near.closed(); }, Duration::seconds(30)));
+  expect_error(near.status(), ErrorCode::RemoteAccessError, "request 5 posted to 127.0.0.");
+  EXPECT_THAT(told, ::testing::ElementsAre(CompletionStatus::RemoteAccessError));
+}
+
 // Fills a completion queue that connections share with completions of a queue pair that nobody promised room to.
 void overrun(AttachedDevice& device, CompletionShard& shard) {
   constexpr std::uint64_t kNobody = std::uint64_t{0xfff00000} << 32;
