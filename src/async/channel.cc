@@ -134,7 +134,7 @@ Instant Channel::tend(Instant now) {
 
 void Channel::send_keep_alive(Instant now) {
   next_keep_alive_ = now + options_.keep_alive;
-  const bool silent = !heard_ && receives_.in_flight() != 0 && sends_in_flight() == 0 && !keep_alive_out_;
+  const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
   if (!silent) return;
   SendRequest request;

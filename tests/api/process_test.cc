@@ -156,6 +156,31 @@ TEST(Processes, a_peer_killed_while_it_writes_to_us_is_missed_by_a_receive_that_
   EXPECT_EQ(writer.wait(), -SIGKILL);
 }
 
+TEST(Processes, a_peer_killed_while_we_only_lend_it_memory_is_missed) {
+  Reception reception;
+  Process borrower([&](const auto& say) {
+    Client client(reception.hear(), quick());
+    must(client.connection.write(client.memory.local(), client.remote).wait());
+    say("wrote");
+    ::pause();
+  });
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Listener listener = must(Listener::create(engine));
+  reception.say(listener.address().to_string());
+  const auto key = memory.remote().to_bytes();
+  Connection connection = must(must(listener.wait_request()).accept(quick(), key));
+  must(connection.wait_established(Duration::seconds(60)));
+  bool told = false;
+  connection.on_closed([&] { told = true; });
+  EXPECT_EQ(borrower.hear(), "wrote");
+  borrower.signal(SIGKILL);
+  EXPECT_TRUE(engine.run_until([&] { return told; }, Duration::seconds(60)));
+  expect_error(connection.status(), ErrorCode::RetryExceeded, "keep-alive", "the peer stopped answering");
+  EXPECT_EQ(borrower.wait(), -SIGKILL);
+}
+
 TEST(Processes, a_peer_that_sleeps_longer_than_the_budget_is_given_up_and_learns_of_it) {
   Process server(serve);
   Client client(server.hear(), quick());

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from command import PATIENCE, Server, check, main, say
+from command import PATIENCE, Server, check, end, main, say
 
 OPERATIONS = ["send", "write", "read", "cas", "fadd"]
 
@@ -97,6 +97,21 @@ def a_killed_server_ends_the_client(setting):
             say(f"{how.name} during {operation}: {result['error']['message']}")
 
 
+def a_killed_client_is_missed_by_its_server(setting):
+    for operation in OPERATIONS:
+        server = Server(setting, "ping", "-s", "--once")
+        client = setting.start("ping", server.address, "--op", operation, "-c", "0", "-i", "0.01",
+                               stdout=subprocess.PIPE)
+        client.stdout.readline()
+        end(client)
+        client.stdout.close()
+        check(server.process.wait(PATIENCE) == 0, operation)
+        told = server.process.stdout.read().decode().splitlines()[-1]
+        check("the peer stopped answering" in told, f"{operation}: {told}")
+        say(f"{operation}: {told}")
+
+
 if __name__ == "__main__":
     main(every_operation_works, every_size_works, lines_look_like_those_of_ping, many_clients_at_once,
-         once_ends_after_the_first_client, interrupt_ends_a_client_with_its_summary, a_killed_server_ends_the_client)
+         once_ends_after_the_first_client, interrupt_ends_a_client_with_its_summary, a_killed_server_ends_the_client,
+         a_killed_client_is_missed_by_its_server)

@@ -35,9 +35,10 @@ struct ConnectionOptions {
   ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
   std::uint32_t path_mtu = 0;                     // bytes per packet at most; 0: what both devices can do
   Duration connect_timeout = Duration::seconds(5);
-  // While operations wait for the peer and nothing is on its way there, an empty WRITE asks every so often whether it
-  // still lives; without it, a receiver would never learn that its sender died. 0: never. A peer whose queue pair does
-  // not grant RemoteWrite answers with an error that ends the connection: turn this off towards it.
+  // While nothing completes and nothing is on its way to the peer, an empty WRITE asks every so often whether it still
+  // lives; without it, a side that only receives or lends memory would never learn that the peer died. 0: never. A peer
+  // whose queue pair does not grant RemoteWrite answers with an error that ends the connection: turn this off towards
+  // it.
   Duration keep_alive = Duration::seconds(1);
 };
 
