@@ -89,7 +89,9 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
   using Kind = provider::Event::Kind;
   const auto call = [&](auto& handlers, auto key) {
     const auto found = handlers.find(key);
-    if (found != handlers.end()) found->second->handle_event(event);
+    if (found == handlers.end()) return false;
+    found->second->handle_event(event);
+    return true;
   };
   switch (event.kind) {
     case Kind::Completion:
@@ -99,7 +101,10 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
       call(device.queue_pairs, event.qpn.value());
       break;
     case Kind::ConnectRequest:
-      call(device.listeners, static_cast<std::uint64_t>(event.listener));
+      if (call(device.listeners, static_cast<std::uint64_t>(event.listener))) break;
+      // The listener is gone, and nobody else answers.
+      static_cast<void>(device.context().reject(event.connection, {}));
+      static_cast<void>(device.context().destroy_connection(event.connection));
       break;
     default:
       call(device.connections, static_cast<std::uint64_t>(event.connection));

@@ -84,6 +84,27 @@ TEST(Threads, a_client_that_calls_early_meets_a_server_that_starts_late) {
   server.join();
 }
 
+TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_rejected) {
+  Device server = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(server));
+  std::optional<Listener> listener = must(Listener::create(engine));
+  const std::string address = listener->address().to_string();
+  std::atomic<bool> over{false};
+  std::thread client([&] {
+    Device device = must(Device::open());
+    ProgressEngine its_engine = must(ProgressEngine::create(device));
+    test::expect_error(Connection::connect(its_engine, address, patient()), ErrorCode::Rejected);
+    over = true;
+    engine.wake();
+  });
+  // The device has the request, and nobody took its event yet.
+  pollfd poll_fd{server.event_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&poll_fd, 1, 60'000), 1);
+  listener.reset();
+  EXPECT_TRUE(engine.run_until([&] { return over.load(); }, Duration::seconds(60)));
+  client.join();
+}
+
 // An event loop that knows nothing of Verbena but one descriptor.
 TEST(Threads, one_descriptor_carries_an_engine_through_a_foreign_loop) {
   test::Pair pair;
