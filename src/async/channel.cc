@@ -54,16 +54,14 @@ Channel::~Channel() {
     device_.queue_pairs.erase(qpn_.value());
     static_cast<void>(device_.context().destroy_qp(qpn_));
   }
+  if (!next_keep_alive_.is_never()) engine_.forget_keep_alive(next_keep_alive_, key_);
   if (registered_) engine_.remove_channel(key_);
   if (cells_registered_) static_cast<void>(device_.context().deregister_memory(cells_key_));
   if (shard_ != nullptr) AttachedDevice::release(*shard_, promised_);
 }
 
 void Channel::set_connected() {
-  connected_ = true;
-  if (options_.keep_alive <= Duration{}) return;
-  next_keep_alive_ = engine_.now() + options_.keep_alive;
-  engine_.tend_at(next_keep_alive_);
+  if (options_.keep_alive > Duration{} && !end_) expect_keep_alive(engine_.now() + options_.keep_alive);
 }
 
 void Channel::end(End how, Error reason) {
@@ -113,27 +111,27 @@ void Channel::handle_event(const provider::Event& event) {
   engine_.tend_soon(key_);
 }
 
-Instant Channel::tend(Instant now) {
+void Channel::tend() {
   if (shard_->broken) {
     end(End::Failed, Error(ErrorCode::ConnectionLost, "connection with " + owner_.peer_name() +
                                                           ": the completion queue that it shares overran"));
-    if (!fail_what_is_lost()) return Instant::never();
+    if (!fail_what_is_lost()) return;
   }
   if (reported_ && !end_) end(End::Failed, *reported_);
-  Instant next = Instant::never();
-  if (connected_ && !end_ && !next_keep_alive_.is_never()) {
-    if (now >= next_keep_alive_) send_keep_alive(now);
-    next = next_keep_alive_;
-  }
-  if (wants_owner_) {
-    wants_owner_ = false;
-    owner_.tend();  // `this` may be gone
-  }
-  return next;
+  if (!wants_owner_) return;
+  wants_owner_ = false;
+  owner_.tend();  // `this` may be gone
 }
 
-void Channel::send_keep_alive(Instant now) {
-  next_keep_alive_ = now + options_.keep_alive;
+void Channel::expect_keep_alive(Instant at) {
+  next_keep_alive_ = at;
+  if (!at.is_never()) engine_.keep_alive_at(at, key_);
+}
+
+void Channel::keep_alive(Instant now) {
+  next_keep_alive_ = Instant::never();
+  if (end_) return;
+  expect_keep_alive(now + options_.keep_alive);
   const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
   if (!silent) return;

@@ -80,8 +80,8 @@ class Channel final : private EventHandler {
   bool completes_in(const CompletionShard& shard) const { return shard_ == &shard; }
   // These two may destroy the channel.
   void handle_completion(const Completion& completion);
-  // Returns when it wants to be called again.
-  Instant tend(Instant now);
+  void tend();
+  void keep_alive(Instant now);
 
  private:
   Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner);
@@ -100,7 +100,7 @@ class Channel final : private EventHandler {
   ErrorCode end_code() const;
   std::string end_text() const;
   Error flush_error(const Operation& operation) const;
-  void send_keep_alive(Instant now);
+  void expect_keep_alive(Instant at);
   bool fail_what_is_lost();
   bool is_quiet() const;
 
@@ -148,7 +148,6 @@ class Channel final : private EventHandler {
   std::optional<End> end_;
   std::unique_ptr<Error> reason_;
   std::unique_ptr<Error> reported_;  // an event said so; a completion may still know better
-  bool connected_ = false;
   bool keep_alive_out_ = false;
   bool heard_ = true;  // something completed since the last look
   bool wants_owner_ = false;

@@ -157,7 +157,7 @@ bool EngineState::run_once() {
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
   if (!tend_soon_.empty() && tend_wanted()) any = true;
-  if (!next_tending_.is_never() && tend_all()) any = true;
+  if (!keep_alives_.empty() && keep_alive_due()) any = true;
   active_ = active_ || any;
   return any;
 }
@@ -215,19 +215,22 @@ bool EngineState::expire_deadlines() {
 bool EngineState::tend_wanted() {
   for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left) {
     const std::uint32_t key = tend_soon_.front();
-    tend_soon_.erase(tend_soon_.begin());
-    if (Channel* const channel = channel_of(key)) tend_at(channel->tend(now()));
+    tend_soon_.pop_front();
+    if (Channel* const channel = channel_of(key)) channel->tend();
   }
   return true;
 }
 
-bool EngineState::tend_all() {
+bool EngineState::keep_alive_due() {
   const Instant current = now();
-  if (current < next_tending_) return false;
-  next_tending_ = Instant::never();
-  for (std::size_t i = 0; i < channels_.size(); ++i)
-    if (Channel* const channel = channels_[i].channel) tend_at(channel->tend(current));
-  return true;
+  bool any = false;
+  while (next_keep_alive() <= current) {
+    const std::uint32_t key = keep_alives_.begin()->second;
+    keep_alives_.erase(keep_alives_.begin());
+    channel_of(key)->keep_alive(current);
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace verbena

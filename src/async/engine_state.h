@@ -7,8 +7,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "async/operation_list.h"
@@ -93,8 +96,9 @@ class EngineState {
   void note_activity() { active_ = true; }
   // That channel wants Channel::tend() in this run or the next, after the completions that are there.
   void tend_soon(std::uint32_t key) { tend_soon_.push_back(key); }
-  // Some channel wants it at that time.
-  void tend_at(Instant at) { next_tending_ = std::min(next_tending_, at); }
+  // It wants Channel::keep_alive() at that time, once; or, not any more.
+  void keep_alive_at(Instant at, std::uint32_t key) { keep_alives_.emplace(at, key); }
+  void forget_keep_alive(Instant at, std::uint32_t key) { keep_alives_.erase({at, key}); }
 
   // ---- For operations.
   void fail_later(Operation& operation);      // told by the next run_once()
@@ -126,8 +130,11 @@ class EngineState {
   bool tell_failures();
   bool expire_deadlines();
   bool tend_wanted();
-  bool tend_all();
-  Instant next_due() const { return std::min(next_deadline_, next_tending_); }
+  bool keep_alive_due();
+  Instant next_keep_alive() const {
+    return keep_alives_.empty() ? Instant::never() : keep_alives_.begin()->first;
+  }
+  Instant next_due() const { return std::min(next_deadline_, next_keep_alive()); }
   bool is_virtual() { return epoll_fd_ < 0; }
   bool look_ahead();
   void sleep(Instant until);
@@ -137,14 +144,14 @@ class EngineState {
   std::vector<std::unique_ptr<AttachedDevice>> devices_;
   std::vector<Entry> channels_;
   std::vector<std::uint32_t> free_channels_;
-  std::vector<std::uint32_t> tend_soon_;
+  std::deque<std::uint32_t> tend_soon_;
+  std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 32> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
   OperationList failing_;
   OperationList timed_;
   Instant next_deadline_ = Instant::never();
-  Instant next_tending_ = Instant::never();
   bool active_ = true;  // something happened since the last look at the clock
   Instant last_activity_;
   std::atomic<bool> woken_{false};

@@ -338,6 +338,29 @@ TEST_F(Memory, close_waits_for_what_was_sent) {
   for (Operation& receive : receives) must(receive.wait());
 }
 
+TEST(KeepAlive, those_that_stay_are_asked_for_when_others_go) {
+  Pair pair;
+  ConnectionOptions options;
+  options.keep_alive = pair.server_options.keep_alive = Duration{};
+  const auto served = [&] {
+    for (const NamedCounter& counter : pair.server.counters())
+      if (counter.name == "served_writes") return counter.value;
+    return std::uint64_t{0};
+  };
+  Connection silent = pair.connect(options);
+  options.keep_alive = Duration::milliseconds(1);
+  Connection stays = pair.connect(options);
+  std::optional<Connection> goes{pair.connect(options)};
+  Connection breaks = pair.connect(options);
+  EXPECT_TRUE(pair.engine.run_until([&] { return served() >= 3; }, Duration::seconds(30)));
+  goes.reset();
+  breaks.receive(Segments{}).cancel();
+  const std::uint64_t before = served();
+  EXPECT_TRUE(pair.engine.run_until([&] { return served() >= before + 3; }, Duration::seconds(30)));
+  must(stays.close());
+  must(silent.close());
+}
+
 // ---- Devices and engines.
 
 TEST(Devices, a_name_that_nobody_has_is_answered_with_those_there_are) {
