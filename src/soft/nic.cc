@@ -157,6 +157,10 @@ Nic::Qp* Nic::find(Qpn qpn) const {
 
 core::QueuePair* Nic::qp(Qpn qpn) { return find(qpn); }
 
+void Nic::await_first_request(Qpn qpn) {
+  if (Qp* qp = find(qpn)) qp->transport.await_first_request();
+}
+
 wire::Path Nic::path_of(const Qp& qp, std::uint32_t* source_index) const {
   const QueuePairAttributes& a = qp.attributes();
   // Symmetric in the two numbers, spread over the ports (format reference 1).

@@ -67,6 +67,8 @@ class Nic final {
   Result<QueuePairAttributes> query_qp(Qpn qpn) const;
   Result<void> destroy_qp(Qpn qpn);
   core::QueuePair* qp(Qpn qpn);
+  // CommEstablished tells of its first request, though it is in RTS already.
+  void await_first_request(Qpn qpn);
 
   // Connection management of this device. Its datagrams and deadlines are part of this device's.
   cm::Manager& cm() { return *cm_; }

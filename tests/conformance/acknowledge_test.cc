@@ -281,6 +281,15 @@ TEST(Events, r133_nothing_is_told_in_rts) {
   s.rig.expect_no_event();
 }
 
+TEST(Events, r133_first_request_in_rts_is_told_where_it_is_awaited) {
+  Served s;
+  s.rig.device().nic.await_first_request(s.rig.qpn());
+  s.write_only(0);
+  s.rig.expect_event(AsyncEventType::CommEstablished);
+  s.write_only(1);
+  s.rig.expect_no_event();
+}
+
 TEST(Events, r134_fatal_errors_of_the_responder_are_told_by_their_kind) {
   const Bytes payload = pattern(16);
   struct Case {

@@ -116,8 +116,10 @@ Result<void> SoftContext::accept(ConnectionId connection, const ConnectionParame
     const std::lock_guard guard(mutex_);
     accepted_[params.qpn.value()] = connection;
   }
-  return device_->with_nic(
-      [&](Nic& nic, Instant now) { return nic.cm().accept(now, to_cm(connection), params); });
+  return device_->with_nic([&](Nic& nic, Instant now) {
+    nic.await_first_request(params.qpn);
+    return nic.cm().accept(now, to_cm(connection), params);
+  });
 }
 
 Result<void> SoftContext::reject(ConnectionId connection, std::span<const std::byte> private_data) {

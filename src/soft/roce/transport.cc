@@ -21,7 +21,7 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
   if (state != QueuePairState::Sqd) drained_said_ = false;
   if (state == before) return;
   if (state == QueuePairState::Rtr) {
-    established_said_ = false;
+    established_said_ = first_request_awaited_ = false;
     responder_.start();
   }
   if (state == QueuePairState::Rts && before == QueuePairState::Rtr) completer_.start();
@@ -38,7 +38,10 @@ void Transport::handle_packet(Instant now, const wire::Packet& packet) {
     completer_.handle(now, packet);
     fall_silent_after(before);
   } else {
-    if (!established_said_ && link_.qp.state() == QueuePairState::Rtr) {
+    const QueuePairState state = link_.qp.state();
+    const bool told = state == QueuePairState::Rtr ||
+                      (state == QueuePairState::Rts && first_request_awaited_);
+    if (told && !established_said_) {
       established_said_ = true;
       link_.qp.raise(AsyncEventType::CommEstablished);
     }

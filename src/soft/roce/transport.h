@@ -21,6 +21,8 @@ class Transport {
   void handle_timeout(Instant now);
   // New work may be in the queues.
   void handle_doorbell();
+  // The first request is told in RTS as in RTR, where alone R-133 wants it.
+  void await_first_request() { first_request_awaited_ = true; }
   // The device puts the queue pair into ERR.
   void fail(AsyncEventType event);
 
@@ -47,6 +49,7 @@ class Transport {
   Responder responder_;
   bool drained_said_ = false;
   bool established_said_ = false;
+  bool first_request_awaited_ = false;
 };
 
 }  // namespace verbena::roce
