@@ -105,6 +105,40 @@ TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_rejected) {
   client.join();
 }
 
+TEST(Threads, a_callback_may_destroy_a_connection_that_the_peer_has_closed_meanwhile) {
+  std::string address;
+  std::atomic<bool> listens{false}, go{false}, closed{false};
+  std::thread server([&] {
+    Device device = must(Device::open());
+    ProgressEngine its_engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(its_engine));
+    address = listener.address().to_string();
+    listens = true;
+    Connection connection = must(listener.accept(patient()));
+    while (!go) std::this_thread::yield();
+    must(connection.send(Segments{}).wait());
+    must(connection.close(Duration::seconds(60)));
+    closed = true;
+  });
+  while (!listens) std::this_thread::yield();
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  std::optional<Connection> near = must(Connection::connect(engine, address, patient()));
+  Operation first, second;
+  first.on_done([&](Operation& self) {
+    must(self.result());
+    near.reset();
+  });
+  near->receive(first, Segments{});
+  near->receive(second, Segments{});
+  go = true;
+  while (!closed) std::this_thread::yield();
+  // The message and the end are both there, and the engine has seen neither.
+  EXPECT_TRUE(engine.run_until([&] { return !near; }, Duration::seconds(60)));
+  test::expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
+  server.join();
+}
+
 // An event loop that knows nothing of Verbena but one descriptor.
 TEST(Threads, one_descriptor_carries_an_engine_through_a_foreign_loop) {
   test::Pair pair;
