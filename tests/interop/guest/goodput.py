@@ -9,7 +9,7 @@ A, B = "10.79.0.1", "10.79.0.2"
 MESSAGE_BYTES = 65536
 PATH_MTU = 1024
 # Loss in percent, both ways, and messages: as many as rxe moves within some seconds.
-LOSSES = ((0, 200), (0.1, 200), (1, 200), (5, 20))
+LOSSES = ((0, 150), (0.1, 150), (1, 150), (5, 12))
 GOAL_AT_1_PERCENT = 5.0
 
 # Both ends in one network namespace, because this kernel's rxe listens in the first one only; routed by policy so that
@@ -87,7 +87,7 @@ def measure(world):
     rows = []
     for (loss, messages), their in zip(LOSSES, theirs):
         set_loss(guest, loss)
-        rows.append((loss, their, verbena(guest, world.programs, messages * 4)))
+        rows.append((loss, their, verbena(guest, world.programs, messages * 3)))
     return rows
 
 

@@ -17,6 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import cm_cases  # noqa: E402
 import goodput  # noqa: E402
+import matrix_cases  # noqa: E402
 import tool_cases  # noqa: E402
 from guest import Guest, GuestError, prepare_rxe  # noqa: E402
 from wire import Wire  # noqa: E402
@@ -38,9 +39,15 @@ def run_case(world, name, case):
     return ok
 
 
+def together():
+    """Cases that do not disturb each other."""
+    return [*matrix_cases.cases(), *tool_cases.cases(), *cm_cases.cases()]
+
+
 def alone(wire):
     """Cases that change the link or the guest for everybody, in this order."""
     yield "wire: ICRC and dissection of every packet so far", wire.judge if wire else None
+    yield from matrix_cases.alone()
     yield "rping: kernel -> verbena, every packet twice", tool_cases.twice_asked
     yield "goodput under loss beside rxe", goodput.case
 
@@ -73,9 +80,9 @@ def parse():
 
 
 def run(options):
-    together = [named for named in [*tool_cases.cases(), *cm_cases.cases()] if options.only in named[0]]
+    at_once = [named for named in together() if options.only in named[0]]
     if options.list:
-        print("\n".join(name for name, _ in together + list(alone(None))))
+        print("\n".join(name for name, _ in together() + list(alone(None))))
         return 0
     shutil.rmtree(options.folder, ignore_errors=True)
     started = time.monotonic()
@@ -86,7 +93,7 @@ def run(options):
         wire = Wire(options.folder)
         one_by_one = [named for named in alone(wire) if options.only in named[0]]
         with ThreadPoolExecutor(options.jobs) as pool:
-            results = list(pool.map(lambda named: run_case(world, *named), together))
+            results = list(pool.map(lambda named: run_case(world, *named), at_once))
         results += [run_case(world, *named) for named in one_by_one]
     failed = results.count(False)
     print(f"{time.monotonic() - started:.1f} s")

@@ -127,7 +127,7 @@ def pingpong_client(*flags):
         side = world.side()
         words = " ".join(map(str, flags))
         with world.there(f"ibv_rc_pingpong -d rxe0 -g {world.gid_index} -p {side.port} {words}") as server:
-            wait_for(world, f"ss -Hltn sport = :{side.port} | grep -q .")
+            world.wait_for(f"ss -Hltn sport = :{side.port} | grep -q .")
             with world.here("verbena", "pingpong", "-d", side.here, "-p", side.port, *flags, GUEST) as client:
                 expect(client, 0, "usec/iter")
             expect(server, 0, "usec/iter")
@@ -148,11 +148,6 @@ def pingpong_server(*flags):
     return case
 
 
-def wait_for(world, condition):
-    """Until a command succeeds in the guest."""
-    world.guest.run(f"for i in $(seq 200); do {condition} && exit 0; sleep 0.05; done; exit 1")
-
-
 def cmatose(server, connections, messages, size):
     def case(world):
         side = world.side()
@@ -160,7 +155,7 @@ def cmatose(server, connections, messages, size):
         there = "ucmatose " + " ".join(map(str, words))
         if server == "kernel":
             with world.there(f"stdbuf -oL {there}") as listener:
-                wait_for(world, f"rdma resource show cm_id | grep -q ':{side.port} '")
+                world.wait_for(f"rdma resource show cm_id | grep -q ':{side.port} '")
                 with world.here("cmatose_peer", "-s", side.there, "-b", side.here, *words) as connector:
                     expect(connector, 0, f"client: {connections} connections")
                 expect(listener, 0, "test complete", "return status 0")

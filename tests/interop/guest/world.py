@@ -91,6 +91,10 @@ class World:
     def there(self, command):
         return self.guest.start(command)
 
+    def wait_for(self, condition):
+        """Until a command succeeds in the guest."""
+        self.guest.run(f"for i in $(seq 200); do {condition} && exit 0; sleep 0.05; done; exit 1")
+
     # kernel_connect and verbena_connect speak alike: SIDE is "kernel" or "verbena".
     def listen(self, kind, side, answer="accept", text="fine"):
         if kind == "kernel":
