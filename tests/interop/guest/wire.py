@@ -8,10 +8,6 @@ import time
 import lab
 from guest import GuestError
 
-# tshark guesses at these in the payload of SENDs, whatever it is.
-GUESSES = ("rpcordma", "smb_direct", "nvme-rdma", "iser")
-
-
 class Wire:
     """Captures while it is open."""
 
@@ -43,8 +39,11 @@ class Wire:
         wrong = [p for p in packets if not lab.icrc_is_right(p)]
         if wrong:
             raise GuestError(f"{len(wrong)} of {len(packets)} ICRCs are wrong, first: {wrong[0].hex()}")
-        off = [word for name in GUESSES for word in ("--disable-protocol", name)]
-        malformed = lab.run("tshark", "-r", self.file, *off, "-Y", "_ws.malformed || _ws.short", timeout=240)
+        listed = lab.run("tshark", "-r", self.file, "-Y", "_ws.malformed || _ws.short", "-T", "fields",
+                         "-e", "frame.number", "-e", "frame.protocols", timeout=240)
+        # tshark also guesses at payloads (an EtherType in the first bytes, RPC over RDMA): what it makes of those is no
+        # verdict on the packet.
+        malformed = [line for line in listed.splitlines() if line.endswith(":infiniband")]
         if malformed:
-            raise GuestError(f"tshark calls these malformed:\n{malformed}")
+            raise GuestError("tshark calls these malformed:\n" + "\n".join(malformed))
         return f"{len(packets)} packets, every ICRC right, none malformed"
