@@ -50,10 +50,12 @@ void Flow::check_acknowledge(const wire::Packet& packet, std::uint64_t sequence)
   const std::uint64_t number = find(sequence), following = find(sequence + 1);
   // READs and atomics are answered by their own responses alone, which an acknowledgement must not overtake
   // a duplicate before one is acknowledged just up to there.
-  if (number != kNone && operations_[number].is_fetch() && sequence >= una_)
-    fail("ACK", "stands for a READ or atomic that is not answered", number);
-  const bool short_of_fetch = following == kNone || (operations_[following].is_fetch() &&
-                                                     operations_[following].first == sequence + 1);
+  // One request may ask for a part of a READ: its first number is inside the operation.
+  const bool inside_fetch = number != kNone && operations_[number].is_fetch();
+  if (inside_fetch && sequence >= una_) fail("ACK", "stands for a READ or atomic that is not answered", number);
+  const bool short_of_fetch =
+      inside_fetch || following == kNone ||
+      (operations_[following].is_fetch() && operations_[following].first == sequence + 1);
   if (sequence + 1 < said_acked_ && !short_of_fetch) fail("ACK", "acknowledges less than before", number);
   said_acked_ = std::max(said_acked_, sequence + 1);
   check_msn(packet, sequence + 1);
