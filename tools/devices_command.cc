@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // verbena devices: what there is to work with.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/say.h"
 
 namespace verbena::tools {
 
@@ -58,27 +57,27 @@ void print_table(const std::vector<DeviceInfo>& devices) {
     address = std::max(address, address_of(info).size());
     interface = std::max(interface, info.interface_name.size());
   }
-  fmt::print("{:{}}  {:{}}  {:{}}  {:>5}  {:>4}  {:6}  {}\n", "device", name, "address", address, "interface",
+  say(stdout, "{:{}}  {:{}}  {:{}}  {:>5}  {:>4}  {:6}  {}\n", "device", name, "address", address, "interface",
              interface, "MTU", "path", "state", "usable");
   for (const DeviceInfo& info : devices)
-    fmt::print("{:{}}  {:{}}  {:{}}  {:>5}  {:>4}  {:6}  {}\n", info.name, name, address_of(info), address,
+    say(stdout, "{:{}}  {:{}}  {:{}}  {:>5}  {:>4}  {:6}  {}\n", info.name, name, address_of(info), address,
                info.interface_name, interface, info.interface_mtu, info.active_mtu,
                info.port_active ? "active" : "down", (info.usable ? "yes: " : "no: ") + info.reason);
 }
 
 void print_verbose(const DeviceInfo& info, const DeviceFlags& flags) {
-  fmt::print("{}\n", info.name);
-  fmt::print("  provider      {}\n  address       {}\n", info.provider, address_of(info));
-  fmt::print("  interface     {}, MTU {}, {}\n", info.interface_name, info.interface_mtu,
+  say(stdout, "{}\n", info.name);
+  say(stdout, "  provider      {}\n  address       {}\n", info.provider, address_of(info));
+  say(stdout, "  interface     {}, MTU {}, {}\n", info.interface_name, info.interface_mtu,
              info.port_active ? "active" : "down");
-  fmt::print("  path MTU      {} bytes of payload per packet\n", info.active_mtu);
-  fmt::print("  usable        {}: {}\n", info.usable ? "yes" : "no", info.reason);
-  fmt::print("  at most       {} queue pairs, {} completion queues of {}, {} regions\n", info.max_queue_pairs,
+  say(stdout, "  path MTU      {} bytes of payload per packet\n", info.active_mtu);
+  say(stdout, "  usable        {}: {}\n", info.usable ? "yes" : "no", info.reason);
+  say(stdout, "  at most       {} queue pairs, {} completion queues of {}, {} regions\n", info.max_queue_pairs,
              info.max_completion_queues, info.max_completion_entries, info.max_memory_regions);
-  fmt::print("  per queue     {} requests of {} segments, {} bytes inline, {} READ or atomics at once\n",
+  say(stdout, "  per queue     {} requests of {} segments, {} bytes inline, {} READ or atomics at once\n",
              info.max_requests, info.max_segments, info.max_inline_bytes, info.max_rd_atomic);
   if (info.usable)
-    for (const std::string& line : explain_open(info, flags)) fmt::print("  opened        {}\n", line);
+    for (const std::string& line : explain_open(info, flags)) say(stdout, "  opened        {}\n", line);
 }
 
 int run_devices(const DevicesOptions& options) {
@@ -95,7 +94,7 @@ int run_devices(const DevicesOptions& options) {
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const DeviceInfo& info : devices) all.push_back(to_json(info, options));
-    fmt::print("{}\n", all.dump(2));
+    say(stdout, "{}\n", all.dump(2));
   } else if (options.verbose) {
     for (const DeviceInfo& info : devices) print_verbose(info, options.device);
   } else {
@@ -103,7 +102,7 @@ int run_devices(const DevicesOptions& options) {
   }
   const bool any = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) { return info.usable; });
   if (any) return kExitOk;
-  fmt::print(stderr, "verbena devices: no device is usable; the last column says what is in the way.\n");
+  say(stderr, "verbena devices: no device is usable; the last column says what is in the way.\n");
   return kExitFailure;
 }
 

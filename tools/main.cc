@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `verbena` command.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +7,7 @@
 
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/say.h"
 
 #ifndef VERBENA_VERSION
 #error "VERBENA_VERSION comes from the build"
@@ -23,9 +22,9 @@ std::string command_of(const CLI::App& program) {
 }
 
 int explain_usage(const CLI::App& program, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return program.exit(error);
+  if (error.get_exit_code() == 0) return verbena::tools::finish_output(program.exit(error));
   const std::string command = command_of(program);
-  fmt::print(stderr, "{}: {}\n  `{} --help` shows how it is used.\n", command, error.what(), command);
+  verbena::tools::say(stderr, "{}: {}\n  `{} --help` shows how it is used.\n", command, error.what(), command);
   return verbena::tools::kExitUsage;
 }
 
@@ -52,9 +51,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return explain_usage(program, error);
   }
-  if (std::fflush(stdout) != 0 && status == kExitOk) {
-    fmt::print(stderr, "verbena: cannot write the output\n");
-    return kExitFailure;
-  }
-  return status;
+  return finish_output(status);
 }

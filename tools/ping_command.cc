@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // verbena ping: is the peer there, does every operation work, how long does it take.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -12,6 +10,7 @@
 #include "tools/ping_server.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
+#include "tools/say.h"
 #include "tools/signals.h"
 
 namespace verbena::tools {
@@ -46,12 +45,12 @@ int run_server(const PingOptions& options) {
   auto server = PingServer::create(*engine, *device, options.port);
   if (!server) return report_error("ping", server.error());
   const StopSignals signals(*engine);
-  fmt::print("listening on {}\n", (*server)->address().to_string());
+  say(stdout, "listening on {}\n", (*server)->address().to_string());
   std::fflush(stdout);
   bool over = false;
   const auto on_begin = [&](const PingVisit& visit) {
     if (options.quiet) return;
-    fmt::print("{}: {}, {} bytes\n", visit.peer(), to_string(visit.request().operation), visit.request().size);
+    say(stdout, "{}: {}, {} bytes\n", visit.peer(), to_string(visit.request().operation), visit.request().size);
     std::fflush(stdout);
   };
   const auto on_over = [&](const PingVisit& visit) {
@@ -59,7 +58,7 @@ int run_server(const PingOptions& options) {
     if (options.quiet) return;
     const auto status = visit.status();
     const bool closed = status || status.error().code() == ErrorCode::Disconnected;
-    fmt::print("{}: {}\n", visit.peer(), closed ? "closed" : printable(status.error().to_string()));
+    say(stdout, "{}: {}\n", visit.peer(), closed ? "closed" : printable(status.error().to_string()));
     std::fflush(stdout);
   };
   while (!signals.requested() && !(options.once && over)) {
@@ -76,10 +75,10 @@ struct PingRun {
 };
 
 void print_summary(const PingOptions& options, const Endpoint& peer, std::uint32_t size, const PingRun& run) {
-  fmt::print("\n--- {}: {} of {} bytes ---\n", peer.to_string(), options.operation, size);
-  fmt::print("{} done, {} failed\n", run.times.count(), run.failed);
+  say(stdout, "\n--- {}: {} of {} bytes ---\n", peer.to_string(), options.operation, size);
+  say(stdout, "{} done, {} failed\n", run.times.count(), run.failed);
   if (run.times.count() == 0) return;
-  fmt::print("min/avg/p50/p99/p99.9/max = {:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} us\n",
+  say(stdout, "min/avg/p50/p99/p99.9/max = {:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} us\n",
              microseconds(run.times.min()), run.times.average() * 1e-3, microseconds(run.times.percentile(0.5)),
              microseconds(run.times.percentile(0.99)), microseconds(run.times.percentile(0.999)),
              microseconds(run.times.max()));
@@ -99,7 +98,7 @@ void print_json(const PingOptions& options, const std::string& peer, std::uint32
                       {"max", microseconds(run.times.max())}};
   if (run.error)
     all["error"] = {{"code", std::string(to_string(run.error->code()))}, {"message", run.error->to_string()}};
-  fmt::print("{}\n", all.dump(2));
+  say(stdout, "{}\n", all.dump(2));
 }
 
 void ping_on(const PingOptions& options, const PingRequest& request, PingClient& client, ProgressEngine& engine,
@@ -115,7 +114,7 @@ void ping_on(const PingOptions& options, const PingRequest& request, PingClient&
     }
     run.times.add(time->ns);
     if (lines) {
-      fmt::print("{} bytes, {}: seq={} time={:.2f} us\n", request.size, options.operation, sequence,
+      say(stdout, "{} bytes, {}: seq={} time={:.2f} us\n", request.size, options.operation, sequence,
                  microseconds(time->ns));
       std::fflush(stdout);
     }
@@ -148,7 +147,7 @@ int run_client(const PingOptions& options, const PingRequest& request) {
   {
     const StopSignals signals(*engine);
     if (!options.quiet && !options.json)
-      fmt::print("ping {} from {}: {} of {} bytes\n", peer->to_string(), device->address().to_string(),
+      say(stdout, "ping {} from {}: {} of {} bytes\n", peer->to_string(), device->address().to_string(),
                  options.operation, request.size);
     ping_on(options, request, **client, *engine, signals, run);
   }

@@ -10,6 +10,7 @@
 #include "tools/command.h"
 #include "tools/pingpong.h"
 #include "tools/report.h"
+#include "tools/say.h"
 #include "tools/signals.h"
 
 namespace verbena::tools {
@@ -74,25 +75,25 @@ Result<void> exchange_messages(const PingpongOptions& options, Device& device, P
   if (!settings.client) {
     auto made = TcpListener::create(device.address(), options.port);
     if (!made) return std::move(made).error();
-    fmt::print("listening on {}\n", Endpoint{device.address().to_string(), made->port()}.to_string());
+    say(stdout, "listening on {}\n", Endpoint{device.address().to_string(), made->port()}.to_string());
     listener.emplace(std::move(*made));
   }
-  fmt::print("  local address:  {}\n", (*pingpong)->local().to_string());
+  say(stdout, "  local address:  {}\n", (*pingpong)->local().to_string());
   std::fflush(stdout);
   auto link = listener ? listener->accept(stopped)
                        : TcpLink::connect({options.host, options.port}, settings.timeout, stopped);
   if (!link) return std::move(link).error();
   auto peer = (*pingpong)->exchange(*link);
   if (!peer) return std::move(peer).error();
-  fmt::print("  remote address: {}\n", peer->to_string());
+  say(stdout, "  remote address: {}\n", peer->to_string());
   std::fflush(stdout);
   auto taken = (*pingpong)->run();
   if (!taken) return std::move(taken).error();
   const double seconds = static_cast<double>(taken->ns) * 1e-9;
   const std::uint64_t bytes = 2ull * settings.size * settings.iterations;
-  fmt::print("{} bytes in {:.2f} seconds = {:.2f} Mbit/sec\n", bytes, seconds,
+  say(stdout, "{} bytes in {:.2f} seconds = {:.2f} Mbit/sec\n", bytes, seconds,
              static_cast<double>(bytes) * 8 / seconds / 1e6);
-  fmt::print("{} iters in {:.2f} seconds = {:.2f} usec/iter\n", settings.iterations, seconds,
+  say(stdout, "{} iters in {:.2f} seconds = {:.2f} usec/iter\n", settings.iterations, seconds,
              seconds * 1e6 / settings.iterations);
   std::fflush(stdout);
   (*pingpong)->linger();

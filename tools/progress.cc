@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tools/say.h"
+
 namespace verbena::tools {
 
 namespace {
@@ -94,14 +96,14 @@ void Progress::update(std::uint64_t bytes, std::uint64_t files, std::string_view
   state.seconds = now - started_;
   state.rate = rate_;
   state.name = name;
-  fmt::print(stderr, "\r\x1b[K{}", progress_line(state, terminal_columns() - 1));
+  say(stderr, "\r\x1b[K{}", progress_line(state, terminal_columns() - 1));
   std::fflush(stderr);
   drawn_ = true;
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  say(stderr, "\r\x1b[K");
   std::fflush(stderr);
   drawn_ = false;
 }

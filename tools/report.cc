@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 
 #include "tools/safe_path.h"
+#include "tools/say.h"
 
 namespace verbena::tools {
 
@@ -43,15 +42,15 @@ int report_error(std::string_view command, const Error& error) {
 }
 
 int report_error(std::string_view command, const Error& error, std::string_view what_to_do) {
-  fmt::print(stderr, "verbena {}: {}\n", command, printable(error.to_string()));
-  if (!what_to_do.empty()) fmt::print(stderr, "  {}\n", what_to_do);
+  say(stderr, "verbena {}: {}\n", command, printable(error.to_string()));
+  if (!what_to_do.empty()) say(stderr, "  {}\n", what_to_do);
   std::fflush(stderr);
   return kExitFailure;
 }
 
 int report_usage(std::string_view command, std::string_view what) {
-  fmt::print(stderr, "verbena {}: {}\n", command, printable(what));
-  fmt::print(stderr, "  `verbena {} --help` shows how it is used.\n", command);
+  say(stderr, "verbena {}: {}\n", command, printable(what));
+  say(stderr, "  `verbena {} --help` shows how it is used.\n", command);
   return kExitUsage;
 }
 

@@ -10,6 +10,7 @@
 #include "tools/rping_client.h"
 #include "tools/rping_server.h"
 #include "tools/safe_path.h"
+#include "tools/say.h"
 #include "tools/signals.h"
 
 namespace verbena::tools {
@@ -52,13 +53,13 @@ int run_server(const RpingOptions& options) {
   auto server = RpingServer::create(*engine, *device, options.port, options.persistent, options.settings);
   if (!server) return report(server.error());
   const StopSignals signals(*engine);
-  fmt::print("listening on {}\n", (*server)->address().to_string());
+  say(stdout, "listening on {}\n", (*server)->address().to_string());
   std::fflush(stdout);
   bool over = false;
   int status = kExitOk;
   const auto on_over = [&](const RpingVisit& visit) {
     over = true;
-    fmt::print("{}: {}\n", visit.peer(), pings_text(visit.pings()));
+    say(stdout, "{}: {}\n", visit.peer(), pings_text(visit.pings()));
     std::fflush(stdout);
     if (auto ended = visit.status(); !ended) {
       const int failed = report(ended.error());
@@ -79,7 +80,7 @@ Result<void> ping_on(const RpingOptions& options, RpingClient& client, const Sto
   for (; done < count && !signals.requested(); ++done) {
     if (auto pinged = client.ping(done, timeout); !pinged) return pinged;
     if (!options.settings.verbose) continue;
-    fmt::print("ping data: {}\n", rping_text(client.data()));
+    say(stdout, "ping data: {}\n", rping_text(client.data()));
     std::fflush(stdout);
   }
   return client.connection().close();
@@ -99,7 +100,7 @@ int run_client(const RpingOptions& options) {
     const StopSignals signals(*engine);
     outcome = ping_on(options, **client, signals, done);
   }
-  fmt::print("{}: {} of {} bytes\n", peer.to_string(), pings_text(done), options.settings.bytes);
+  say(stdout, "{}: {} of {} bytes\n", peer.to_string(), pings_text(done), options.settings.bytes);
   std::fflush(stdout);
   return outcome ? kExitOk : report(outcome.error());
 }
@@ -126,7 +127,7 @@ int run_rping(RpingOptions options) {
   if (!options.source.empty()) options.device.device = options.source;
   options.settings.bytes = options.size.value_or(options.server ? kMaxRpingBytes : kDefaultRpingBytes);
   if (options.debug)
-    options.settings.tell = [](const std::string& text) { fmt::print(stderr, "rping: {}\n", printable(text)); };
+    options.settings.tell = [](const std::string& text) { say(stderr, "rping: {}\n", printable(text)); };
   return options.server ? run_server(options) : run_client(options);
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/say.h"
+
 namespace verbena::tools {
 
 Result<std::unique_ptr<RpingVisit>> RpingVisit::create(ProgressEngine& engine, Device& device,
@@ -84,7 +86,7 @@ void RpingVisit::read_source(const RpingAdvertisement& source) {
 void RpingVisit::handle_data() {
   tell("read");
   if (settings_.verbose) {
-    fmt::print("server ping data: {}\n", rping_text(data()));
+    say(stdout, "server ping data: {}\n", rping_text(data()));
     std::fflush(stdout);
   }
   if (settings_.validate)

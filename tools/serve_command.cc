@@ -11,6 +11,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
+#include "tools/say.h"
 #include "tools/signals.h"
 
 namespace verbena::tools {
@@ -40,7 +41,7 @@ void tell(const VisitReport& report) {
   if (report.request.empty()) line = report.peer + ": no request";
   if (report.totals.failures != 0) line += fmt::format(", {} failed", report.totals.failures);
   if (report.error) line += "; " + printable(report.error->to_string());
-  fmt::print(stderr, "{}\n", line);
+  say(stderr, "{}\n", line);
   std::fflush(stderr);
 }
 
@@ -49,7 +50,7 @@ void tell_counters(const Device& device) {
   std::string line;
   for (const std::string_view name : {"served_reads", "served_read_bytes", "served_writes", "served_write_bytes"})
     line += fmt::format("  {} {}", name, counter(device, name));
-  fmt::print(stderr, "{}\n", line);
+  say(stderr, "{}\n", line);
 }
 
 int run_serve(const ServeOptions& options) {
@@ -64,15 +65,15 @@ int run_serve(const ServeOptions& options) {
   server_options.writable = options.writable;
   if (!options.quiet)
     server_options.tell_failure = [](const std::string& peer, const std::string& line) {
-      fmt::print(stderr, "{}: {}\n", peer, line);
+      say(stderr, "{}: {}\n", peer, line);
     };
   if (options.verbose)
-    server_options.tell_arrival = [](const std::string& peer) { fmt::print(stderr, "{}: connected\n", peer); };
+    server_options.tell_arrival = [](const std::string& peer) { say(stderr, "{}: connected\n", peer); };
   auto server = FileServer::create(*engine, *device, options.directory, options.port, server_options);
   if (!server) return report_error("serve", server.error());
   const StopSignals signals(*engine);
-  fmt::print("listening on {}\n", (*server)->address().to_string());
-  fmt::print("serving {} at verbena://{}/, {}\n", printable(options.directory), (*server)->address().to_string(),
+  say(stdout, "listening on {}\n", (*server)->address().to_string());
+  say(stdout, "serving {} at verbena://{}/, {}\n", printable(options.directory), (*server)->address().to_string(),
              options.writable ? "writable" : "read-only");
   std::fflush(stdout);
   bool over = false, all_ok = true;

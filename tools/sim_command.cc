@@ -16,6 +16,7 @@
 #include "soft/wire/pcapng.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/say.h"
 
 namespace verbena::tools {
 
@@ -131,7 +132,7 @@ sim::RunResult run_one(std::uint64_t seed, core::PlantedBug bug, const SimOption
   sim::TraceSink sink;
   if (options.trace || capture != nullptr)
     sink = [&](const sim::PacketRecord& record) {
-      if (options.trace) fmt::print(options.json ? stderr : stdout, "{}\n", describe(record, world.start));
+      if (options.trace) say(options.json ? stderr : stdout, "{}\n", describe(record, world.start));
       if (capture != nullptr) capture->add(record, world.start);
     };
   return sim::run(world, sink);
@@ -139,11 +140,11 @@ sim::RunResult run_one(std::uint64_t seed, core::PlantedBug bug, const SimOption
 
 void print_one(std::uint64_t seed, const sim::RunResult& result, const SimOptions& options) {
   if (!result.ok()) {
-    fmt::print("seed {} FAILED: {}: {}\n{}", seed, result.failed_oracle, result.detail,
+    say(stdout, "seed {} FAILED: {}: {}\n{}", seed, result.failed_oracle, result.detail,
                to_string(sim::options_for_seed(seed)));
-    fmt::print("again: {}\n", replay_line(seed, options.plant));
+    say(stdout, "again: {}\n", replay_line(seed, options.plant));
   } else if (options.seeds.empty()) {
-    fmt::print("seed {} ok: {} packets, {} sent again, {} completions, {} connections, {:.6f} s of virtual time, "
+    say(stdout, "seed {} ok: {} packets, {} sent again, {} completions, {} connections, {:.6f} s of virtual time, "
                "hash {:016x}\n",
                seed, result.packets, result.retransmitted, result.completions, result.connections,
                static_cast<double>(result.virtual_time.ns) * 1e-9, result.hash);
@@ -171,15 +172,15 @@ int run_seeds(const SimOptions& options, SeedRange range, core::PlantedBug bug, 
     else print_one(seed, result, options);
   }
   if (options.json && options.seeds.empty()) {
-    fmt::print("{}\n", last.dump(2));
+    say(stdout, "{}\n", last.dump(2));
   } else if (options.json) {
     const nlohmann::json all{{"seeds", totals.seeds},           {"failed", failed},
                              {"packets", totals.packets},       {"retransmitted", totals.retransmitted},
                              {"completions", totals.completions}, {"connections", totals.connections},
                              {"virtual_seconds", totals.virtual_seconds}, {"failures", totals.failures}};
-    fmt::print("{}\n", all.dump(2));
+    say(stdout, "{}\n", all.dump(2));
   } else if (!options.seeds.empty()) {
-    fmt::print("{} seeds, {} failed: {} packets, {} sent again, {} completions, {} connections, {:.3f} s of virtual "
+    say(stdout, "{} seeds, {} failed: {} packets, {} sent again, {} completions, {} connections, {:.3f} s of virtual "
                "time\n",
                totals.seeds, failed, totals.packets, totals.retransmitted, totals.completions, totals.connections,
                totals.virtual_seconds);
@@ -215,7 +216,7 @@ Error run_planted(const SimOptions& options) {
 
 int run_sim(const SimOptions& options) {
   if (options.list_bugs) {
-    for (const std::string& name : bug_names()) fmt::print("{}\n", name);
+    for (const std::string& name : bug_names()) say(stdout, "{}\n", name);
     return kExitOk;
   }
   const auto bug = parse_bug(options.plant);

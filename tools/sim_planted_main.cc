@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/command.h"
+#include "tools/say.h"
 
 int main(int argc, char** argv) {
   CLI::App program("The simulated device with a bug planted; run as `verbena sim --plant BUG`.", "verbena");
@@ -10,5 +11,5 @@ int main(int argc, char** argv) {
   int status = 0;
   verbena::tools::add_sim_command(program, status);
   CLI11_PARSE(program, argc, argv);
-  return status;
+  return verbena::tools::finish_output(status);
 }

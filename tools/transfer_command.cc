@@ -12,6 +12,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
+#include "tools/say.h"
 #include "tools/signals.h"
 
 namespace verbena::tools {
@@ -49,17 +50,17 @@ class Console final : public TransferObserver {
     ++files_;
     if (!options_.verbose) return;
     progress_.clear();
-    fmt::print(stderr, "{}  {}\n", to_hex(digest), printable(shown(path)));
+    say(stderr, "{}  {}\n", to_hex(digest), printable(shown(path)));
   }
   void failed(const std::string& path, const std::string& why) override {
     progress_.clear();
-    fmt::print(stderr, "verbena {}: {}: {}\n", options_.name(), printable(shown(path)), printable(why));
+    say(stderr, "verbena {}: {}: {}\n", options_.name(), printable(shown(path)), printable(why));
     failures_.push_back({{"path", printable(shown(path))}, {"error", printable(why)}});
   }
   void skipped(const std::string& path, const std::string& why) override {
     if (options_.quiet) return;
     progress_.clear();
-    fmt::print(stderr, "verbena {}: skipped {}: {}\n", options_.name(), printable(shown(path)), printable(why));
+    say(stderr, "verbena {}: skipped {}: {}\n", options_.name(), printable(shown(path)), printable(why));
   }
 
  private:
@@ -88,9 +89,9 @@ void print_summary(const TransferOptions& options, const Outcome& outcome, const
   if (totals.files != 0) line += ", sha256 verified";
   if (totals.skipped != 0) line += fmt::format(", {} skipped", totals.skipped);
   if (totals.failures != 0) line += fmt::format(", {} failed", totals.failures);
-  fmt::print("{}\n", line);
+  say(stdout, "{}\n", line);
   if (!options.verbose) return;
-  for (const std::string_view name : kCounters) fmt::print("  {:18} {}\n", name, counter(device, name));
+  for (const std::string_view name : kCounters) say(stdout, "  {:18} {}\n", name, counter(device, name));
 }
 
 void print_json(const TransferOptions& options, const Outcome& outcome, const Device* device, const Error* error,
@@ -114,7 +115,7 @@ void print_json(const TransferOptions& options, const Outcome& outcome, const De
     all["error"] = {{"code", std::string(to_string(error->code()))}, {"message", printable(error->to_string())}};
   if (device != nullptr)
     for (const std::string_view name : kCounters) all["counters"][std::string(name)] = counter(*device, name);
-  fmt::print("{}\n", all.dump(2));
+  say(stdout, "{}\n", all.dump(2));
 }
 
 // The path of a URL as the protocol has it: without the first slash, and without a last one.
@@ -172,7 +173,7 @@ int run_transfer(const TransferOptions& options) {
   if (options.json) print_json(options, *outcome, &*device, nullptr, console.failures());
   else if (!options.quiet) print_summary(options, *outcome, *device);
   if (outcome->totals.failures == 0) return kExitOk;
-  fmt::print(stderr, "verbena {}: {} of the files failed; see above.\n", options.name(), outcome->totals.failures);
+  say(stderr, "verbena {}: {} of the files failed; see above.\n", options.name(), outcome->totals.failures);
   return kExitFailure;
 }
 

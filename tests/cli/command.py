@@ -102,10 +102,10 @@ def first_line(process):
 class Server:
     """`verbena serve` or `verbena ping -s`, listening; knows where."""
 
-    def __init__(self, setting, *words, prefix=()):
+    def __init__(self, setting, *words, prefix=(), stderr=None):
         self.log = open(setting.path(f"server-{len(setting.started)}.log"), "w+b")
         self.process = setting.start(*words, "--port", "0", prefix=prefix, stdout=subprocess.PIPE,
-                                     stderr=self.log)
+                                     stderr=self.log if stderr is None else stderr)
         line = first_line(self.process)
         check(line.startswith("listening on "), f"the first line is {line!r}")
         self.address = line[len("listening on "):]
@@ -121,11 +121,11 @@ class Server:
     def alive(self):
         return self.process.poll() is None
 
-    def stop(self):
+    def stop(self, expected=0):
         """Asks it to end, and checks that it does, well."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(PATIENCE)
-        check(status == 0, f"the server ended with status {status}\n{self.errors()}")
+        check(status == expected, f"the server ended with status {status}\n{self.errors()}")
 
 
 def unshare(*flags):
