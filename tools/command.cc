@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/report.h"
 #include "tools/tree.h"
 
 namespace verbena::tools {
@@ -86,6 +87,12 @@ Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& pee
   DeviceFlags chosen = flags;
   chosen.device = source->to_string();
   return open_device(chosen);
+}
+
+int finish_capture(std::string_view command, Device& device, int status) {
+  const auto closed = device.close_capture();
+  if (closed) return status;
+  return report_failure(command, explain(closed.error()), advice(closed.error().code()));
 }
 
 Result<Endpoint> parse_peer(std::string_view text) {

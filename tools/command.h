@@ -39,6 +39,9 @@ void add_device_flags(CLI::App& command, DeviceFlags& flags);
 Result<Device> open_device(const DeviceFlags& flags);
 Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& peer);
 
+// The end of a command that had the device open: its exit status, which is kExitFailure when --pcap lacks packets.
+int finish_capture(std::string_view command, Device& device, int status);
+
 // "host", "host:port", "[v6]", "[v6]:port", "v6": the port is kDefaultPort when none is written.
 Result<Endpoint> parse_peer(std::string_view text);
 // "verbena://host[:port]/path".

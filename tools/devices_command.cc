@@ -19,16 +19,18 @@ struct DevicesOptions {
 
 std::string address_of(const DeviceInfo& info) { return info.address.is_zero() ? "-" : info.address.to_string(); }
 
-// What opening it tells; the error when it does not open.
-std::vector<std::string> explain_open(const DeviceInfo& info, const DeviceFlags& flags) {
+// What opening it tells; the error when it does not open. `status` becomes kExitFailure when its capture lacks something.
+std::vector<std::string> explain_open(const DeviceInfo& info, const DeviceFlags& flags, int& status) {
   DeviceFlags chosen = flags;
   chosen.device = info.name;
   auto device = open_device(chosen);
   if (!device) return {"opening it fails: " + device.error().to_string()};
-  return device->explain();
+  auto lines = device->explain();
+  status = finish_capture("devices", *device, status);
+  return lines;
 }
 
-nlohmann::json to_json(const DeviceInfo& info, const DevicesOptions& options) {
+nlohmann::json to_json(const DeviceInfo& info, const DevicesOptions& options, int& status) {
   nlohmann::json one{{"name", info.name},
                      {"provider", info.provider},
                      {"address", info.address.is_zero() ? "" : info.address.to_string()},
@@ -46,7 +48,7 @@ nlohmann::json to_json(const DeviceInfo& info, const DevicesOptions& options) {
                      {"max_inline_bytes", info.max_inline_bytes},
                      {"max_memory_regions", info.max_memory_regions},
                      {"max_rd_atomic", info.max_rd_atomic}};
-  if (options.verbose && info.usable) one["explain"] = explain_open(info, options.device);
+  if (options.verbose && info.usable) one["explain"] = explain_open(info, options.device, status);
   return one;
 }
 
@@ -65,7 +67,7 @@ void print_table(const std::vector<DeviceInfo>& devices) {
                info.port_active ? "active" : "down", (info.usable ? "yes: " : "no: ") + info.reason);
 }
 
-void print_verbose(const DeviceInfo& info, const DeviceFlags& flags) {
+void print_verbose(const DeviceInfo& info, const DeviceFlags& flags, int& status) {
   say(stdout, "{}\n", info.name);
   say(stdout, "  provider      {}\n  address       {}\n", info.provider, address_of(info));
   say(stdout, "  interface     {}, MTU {}, {}\n", info.interface_name, info.interface_mtu,
@@ -77,7 +79,7 @@ void print_verbose(const DeviceInfo& info, const DeviceFlags& flags) {
   say(stdout, "  per queue     {} requests of {} segments, {} bytes inline, {} READ or atomics at once\n",
              info.max_requests, info.max_segments, info.max_inline_bytes, info.max_rd_atomic);
   if (info.usable)
-    for (const std::string& line : explain_open(info, flags)) say(stdout, "  opened        {}\n", line);
+    for (const std::string& line : explain_open(info, flags, status)) say(stdout, "  opened        {}\n", line);
 }
 
 int run_devices(const DevicesOptions& options) {
@@ -91,17 +93,18 @@ int run_devices(const DevicesOptions& options) {
       return report_error("devices", Error(ErrorCode::NotFound, "no device has the name or address '" +
                                                                     options.device.device + "'"));
   }
+  int status = kExitOk;
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
-    for (const DeviceInfo& info : devices) all.push_back(to_json(info, options));
+    for (const DeviceInfo& info : devices) all.push_back(to_json(info, options, status));
     say(stdout, "{}\n", all.dump(2));
   } else if (options.verbose) {
-    for (const DeviceInfo& info : devices) print_verbose(info, options.device);
+    for (const DeviceInfo& info : devices) print_verbose(info, options.device, status);
   } else {
     print_table(devices);
   }
   const bool any = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) { return info.usable; });
-  if (any) return kExitOk;
+  if (any) return status;
   say(stderr, "verbena devices: no device is usable; the last column says what is in the way.\n");
   return kExitFailure;
 }

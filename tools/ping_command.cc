@@ -37,12 +37,10 @@ EngineOptions engine_options(const PingOptions& options) {
   return chosen;
 }
 
-int run_server(const PingOptions& options) {
-  auto device = open_device(options.device);
-  if (!device) return report_error("ping", device.error());
-  auto engine = ProgressEngine::create(*device, engine_options(options));
+int serve_on(Device& device, const PingOptions& options) {
+  auto engine = ProgressEngine::create(device, engine_options(options));
   if (!engine) return report_error("ping", engine.error());
-  auto server = PingServer::create(*engine, *device, options.port);
+  auto server = PingServer::create(*engine, device, options.port);
   if (!server) return report_error("ping", server.error());
   const StopSignals signals(*engine);
   say(stdout, "listening on {}\n", (*server)->address().to_string());
@@ -66,6 +64,12 @@ int run_server(const PingOptions& options) {
     if (!(*server)->pump(on_begin, on_over) && !further) engine->wait(Instant::never());
   }
   return kExitOk;
+}
+
+int run_server(const PingOptions& options) {
+  auto device = open_device(options.device);
+  if (!device) return report_error("ping", device.error());
+  return finish_capture("ping", *device, serve_on(*device, options));
 }
 
 struct PingRun {
@@ -129,36 +133,42 @@ void ping_on(const PingOptions& options, const PingRequest& request, PingClient&
   }
 }
 
-int run_client(const PingOptions& options, const PingRequest& request) {
-  auto peer = parse_peer(options.peer);
-  if (!peer) return report_usage("ping", peer.error().context());
+int fail(const PingOptions& options, const Endpoint& peer, const PingRequest& request, const Error& error) {
   PingRun run;
-  const auto fail = [&](const Error& error) {
-    run.error = error;
-    if (options.json) print_json(options, peer->to_string(), request.size, run);
-    return report_error("ping", error);
-  };
-  auto device = open_device_towards(options.device, *peer);
-  if (!device) return fail(device.error());
-  auto engine = ProgressEngine::create(*device, engine_options(options));
-  if (!engine) return fail(engine.error());
-  auto client = PingClient::connect(*engine, *device, *peer, request);
-  if (!client) return fail(client.error());
+  run.error = error;
+  if (options.json) print_json(options, peer.to_string(), request.size, run);
+  return report_error("ping", error);
+}
+
+int ping_from(Device& device, const PingOptions& options, const Endpoint& peer, const PingRequest& request) {
+  auto engine = ProgressEngine::create(device, engine_options(options));
+  if (!engine) return fail(options, peer, request, engine.error());
+  auto client = PingClient::connect(*engine, device, peer, request);
+  if (!client) return fail(options, peer, request, client.error());
+  PingRun run;
   {
     const StopSignals signals(*engine);
     if (!options.quiet && !options.json)
-      say(stdout, "ping {} from {}: {} of {} bytes\n", peer->to_string(), device->address().to_string(),
+      say(stdout, "ping {} from {}: {} of {} bytes\n", peer.to_string(), device.address().to_string(),
                  options.operation, request.size);
     ping_on(options, request, **client, *engine, signals, run);
   }
-  if (options.json) print_json(options, peer->to_string(), request.size, run);
-  else print_summary(options, *peer, request.size, run);
+  if (options.json) print_json(options, peer.to_string(), request.size, run);
+  else print_summary(options, peer, request.size, run);
   if (!run.error) {
     (void)(*client)->connection().close();
     return kExitOk;
   }
   std::fflush(stdout);
   return report_error("ping", *run.error);
+}
+
+int run_client(const PingOptions& options, const PingRequest& request) {
+  auto peer = parse_peer(options.peer);
+  if (!peer) return report_usage("ping", peer.error().context());
+  auto device = open_device_towards(options.device, *peer);
+  if (!device) return fail(options, *peer, request, device.error());
+  return finish_capture("ping", *device, ping_from(*device, options, *peer, request));
 }
 
 int run_ping(const PingOptions& options) {

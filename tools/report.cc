@@ -42,9 +42,12 @@ int report_error(std::string_view command, const Error& error) {
 }
 
 int report_error(std::string_view command, const Error& error, std::string_view what_to_do) {
-  say(stderr, "verbena {}: {}\n", command, printable(error.to_string()));
+  return report_failure(command, error.to_string(), what_to_do);
+}
+
+int report_failure(std::string_view command, std::string_view what, std::string_view what_to_do) {
+  say(stderr, "verbena {}: {}\n", command, printable(what));
   if (!what_to_do.empty()) say(stderr, "  {}\n", what_to_do);
-  std::fflush(stderr);
   return kExitFailure;
 }
 

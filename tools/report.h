@@ -20,6 +20,8 @@ std::string_view advice(ErrorCode code);
 int report_error(std::string_view command, const Error& error);
 // The same with other advice; none when empty.
 int report_error(std::string_view command, const Error& error, std::string_view what_to_do);
+// The same in plain words.
+int report_failure(std::string_view command, std::string_view what, std::string_view what_to_do);
 // A wrong argument: the second line names the command's help. Returns kExitUsage.
 int report_usage(std::string_view command, std::string_view what);
 

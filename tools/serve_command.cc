@@ -53,13 +53,10 @@ void tell_counters(const Device& device) {
   say(stderr, "{}\n", line);
 }
 
-int run_serve(const ServeOptions& options) {
-  raise_descriptor_limit();
-  auto device = open_device(options.device);
-  if (!device) return report_error("serve", device.error());
+int serve_on(Device& device, const ServeOptions& options) {
   EngineOptions engine_options;
   if (options.poll) engine_options.wait = WaitMode::Busy;
-  auto engine = ProgressEngine::create(*device, engine_options);
+  auto engine = ProgressEngine::create(device, engine_options);
   if (!engine) return report_error("serve", engine.error());
   FileServerOptions server_options;
   server_options.writable = options.writable;
@@ -69,7 +66,7 @@ int run_serve(const ServeOptions& options) {
     };
   if (options.verbose)
     server_options.tell_arrival = [](const std::string& peer) { say(stderr, "{}: connected\n", peer); };
-  auto server = FileServer::create(*engine, *device, options.directory, options.port, server_options);
+  auto server = FileServer::create(*engine, device, options.directory, options.port, server_options);
   if (!server) return report_error("serve", server.error());
   const StopSignals signals(*engine);
   say(stdout, "listening on {}\n", (*server)->address().to_string());
@@ -79,7 +76,7 @@ int run_serve(const ServeOptions& options) {
   bool over = false, all_ok = true;
   const auto on_over = [&](const VisitReport& report) {
     if (!options.quiet) tell(report);
-    if (options.verbose) tell_counters(*device);
+    if (options.verbose) tell_counters(device);
     all_ok = all_ok && report.ok();
     over = true;
   };
@@ -88,6 +85,13 @@ int run_serve(const ServeOptions& options) {
     if (!(*server)->pump(on_over) && !further) engine->wait(engine->now() + FileServer::patience());
   }
   return options.once && over && !all_ok ? kExitFailure : kExitOk;
+}
+
+int run_serve(const ServeOptions& options) {
+  raise_descriptor_limit();
+  auto device = open_device(options.device);
+  if (!device) return report_error("serve", device.error());
+  return finish_capture("serve", *device, serve_on(*device, options));
 }
 
 }  // namespace

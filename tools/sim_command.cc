@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,7 @@ class CaptureFile {
   CaptureFile(const CaptureFile&) = delete;
   CaptureFile& operator=(const CaptureFile&) = delete;
   ~CaptureFile() {
-    if (file_ != nullptr) std::fclose(file_);
+    if (file_ != nullptr) static_cast<void>(std::fclose(file_));
   }
 
   void add(const sim::PacketRecord& record, Instant start) {
@@ -51,10 +52,11 @@ class CaptureFile {
                    wire::PcapngWriter::Direction::Unknown, bytes_, to_string(record.fate));
     write();
   }
+  // An error when the file lacks packets.
   Result<void> close() {
-    const bool failed = std::ferror(file_) != 0;
-    if (std::fclose(std::exchange(file_, nullptr)) == 0 && !failed) return {};
-    return Error::from_errno(errno == 0 ? EIO : errno, "write " + name_);
+    if (std::fclose(std::exchange(file_, nullptr)) != 0 && failure_ == 0) failure_ = errno;
+    if (failure_ == 0) return {};
+    return Error::from_errno(failure_, "the capture " + name_ + " is incomplete");
   }
 
  private:
@@ -62,10 +64,13 @@ class CaptureFile {
     writer_.begin(bytes_);
     write();
   }
-  void write() { (void)std::fwrite(bytes_.data(), 1, bytes_.size(), file_); }
+  void write() {
+    if (std::fwrite(bytes_.data(), 1, bytes_.size(), file_) != bytes_.size() && failure_ == 0) failure_ = errno;
+  }
 
   std::FILE* file_;
   std::string name_;
+  int failure_ = 0;  // errno of the first
   wire::PcapngWriter writer_{"sim", wire::PcapngWriter::Link::RawIp};
   std::vector<std::byte> bytes_, ip_;
 };
@@ -237,7 +242,9 @@ int run_sim(const SimOptions& options) {
   }
   const int status = run_seeds(options, *range, *bug, capture.get());
   if (capture)
-    if (auto written = capture->close(); !written) return report_error("sim", written.error());
+    if (auto written = capture->close(); !written)
+      return report_failure("sim", written.error().context() + ": " + std::strerror(written.error().native()),
+                            advice(written.error().code()));
   return status;
 }
 

@@ -154,27 +154,31 @@ Result<Outcome> transfer(const TransferOptions& options, const Url& url, const R
   return outcome;
 }
 
+int fail(const TransferOptions& options, const Console& console, const Error& error) {
+  if (options.json) print_json(options, {}, nullptr, &error, console.failures());
+  return report_error(options.name(), error);
+}
+
+int transfer_on(Device& device, const TransferOptions& options, const Url& url, const RemotePath& remote) {
+  Console console(options);
+  auto outcome = transfer(options, url, remote, device, console);
+  if (!outcome) return fail(options, console, outcome.error());
+  if (options.json) print_json(options, *outcome, &device, nullptr, console.failures());
+  else if (!options.quiet) print_summary(options, *outcome, device);
+  if (outcome->totals.failures == 0) return kExitOk;
+  say(stderr, "verbena {}: {} of the files failed; see above.\n", options.name(), outcome->totals.failures);
+  return kExitFailure;
+}
+
 int run_transfer(const TransferOptions& options) {
   auto url = parse_url(options.url);
   if (!url) return report_usage(options.name(), url.error().context());
   auto remote = remote_path(*url);
   if (!remote) return report_usage(options.name(), remote.error().context());
   if (options.path.empty()) return report_usage(options.name(), "PATH is empty");
-  Console console(options);
-  const auto fail = [&](const Error& error) {
-    if (options.json) print_json(options, {}, nullptr, &error, console.failures());
-    const int status = report_error(options.name(), error);
-    return status;
-  };
   auto device = open_device_towards(options.device, url->endpoint);
-  if (!device) return fail(device.error());
-  auto outcome = transfer(options, *url, *remote, *device, console);
-  if (!outcome) return fail(outcome.error());
-  if (options.json) print_json(options, *outcome, &*device, nullptr, console.failures());
-  else if (!options.quiet) print_summary(options, *outcome, *device);
-  if (outcome->totals.failures == 0) return kExitOk;
-  say(stderr, "verbena {}: {} of the files failed; see above.\n", options.name(), outcome->totals.failures);
-  return kExitFailure;
+  if (!device) return fail(options, Console(options), device.error());
+  return finish_capture(options.name(), *device, transfer_on(*device, options, *url, *remote));
 }
 
 void add_common(CLI::App& command, TransferOptions& options) {

@@ -63,6 +63,7 @@ Result<Device> Device::open(std::string name_or_address) {
 const DeviceInfo& Device::info() const { return state_->context().info(); }
 std::vector<std::string> Device::explain() const { return state_->context().explain(); }
 std::vector<NamedCounter> Device::counters() const { return state_->context().counters(); }
+Result<void> Device::close_capture() { return state_->context().close_capture(); }
 
 ProtectionDomain& Device::protection_domain() { return *state_->domain; }
 

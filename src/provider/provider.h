@@ -115,6 +115,8 @@ class Context {
   virtual std::vector<NamedCounter> counters() const = 0;
   // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
   virtual std::string hint_about(const Gid& peer) const = 0;
+  // Writes out and ends the capture of OpenOptions::pcap_file. An error when the file lacks packets; fine without one.
+  virtual Result<void> close_capture() = 0;
   // For sequence numbers and the like: unpredictable to peers, but in virtual time from the seed.
   virtual std::uint64_t random() = 0;
 

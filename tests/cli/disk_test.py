@@ -40,6 +40,50 @@ def put_to_a_full_disk(setting):
     again_with_a_small_disk(setting, "put")
 
 
+INCOMPLETE = "is incomplete: No space left on device"
+
+
+def a_capture_that_cannot_be_written_fails_the_command(setting):
+    write_file(setting.path("served", "file"), 1000)
+    full = ("--pcap", "/dev/full")
+    plain = Server(setting, "serve", setting.path("served"), "--writable")
+    pinged = Server(setting, "ping", "-s")
+    for words in (("get", plain.url("file"), setting.path("got")), ("put", setting.path("got"), plain.url("up")),
+                  ("ping", pinged.address, "-c", "1"), ("sim", "--seed", "1"),
+                  ("devices", "-v", "--device", "soft-lo")):
+        _, errors = setting.run(*words, *full, status=1)
+        check(errors.startswith(f"verbena {words[0]}: the capture /dev/full {INCOMPLETE}\n"), errors)
+        check("Free some space" in errors, errors)
+    check(os.path.getsize(setting.path("served", "up")) == 1000, "the transfer itself")
+    plain.stop()
+    pinged.stop()
+    for words in (("serve", setting.path("served")), ("ping", "-s")):
+        server = Server(setting, *words, *full)
+        if words[0] == "serve":
+            setting.run("get", server.url("file"), setting.path("got"), "--force")
+        server.stop(expected=1)
+        check(INCOMPLETE in server.errors(), server.errors())
+    say(errors.splitlines()[0])
+
+
+def a_capture_that_fills_the_disk_fails_the_command(setting):
+    write_file(setting.path("big", "file"), 20 * MIB)
+    again_with_a_small_disk(setting, "capture")
+
+
+def inside_capture(folder):
+    """In the namespace: the file arrives outside the disk, its packets do not fit on it."""
+    def capture(setting):
+        pcap = os.path.join(folder, "disk", "pcap")
+        server = Server(setting, "serve", os.path.join(folder, "big"))
+        _, errors = setting.run("get", server.url("file"), setting.path("got"), "--pcap", pcap, status=1)
+        check(f"the capture {pcap} {INCOMPLETE}" in errors, errors)
+        check(os.path.getsize(setting.path("got")) == 20 * MIB and os.path.getsize(pcap) > MIB, "sizes")
+        server.stop()
+        say(errors.splitlines()[0])
+    return capture
+
+
 def inside(folder, command):
     """In the namespace: one file of three does not fit; the others arrive, nothing is left of it."""
     def test(setting):
@@ -64,6 +108,8 @@ def inside(folder, command):
 
 if __name__ == "__main__":
     if "--inside" in sys.argv:
-        main(inside(sys.argv[-1], sys.argv[-2]))
+        folder, command = sys.argv[-1], sys.argv[-2]
+        main(inside_capture(folder) if command == "capture" else inside(folder, command))
     else:
-        main(get_to_a_full_disk, put_to_a_full_disk)
+        main(get_to_a_full_disk, put_to_a_full_disk, a_capture_that_cannot_be_written_fails_the_command,
+             a_capture_that_fills_the_disk_fails_the_command)

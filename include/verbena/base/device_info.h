@@ -33,7 +33,7 @@ struct DeviceInfo {
 // How to open a device. The defaults suit every program that has no special wish.
 struct OpenOptions {
   std::string device{};     // name or IP address; empty: the best one there is, see Device::open()
-  std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture
+  std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture; see Device::close_capture()
   std::uint32_t receive_buffer_bytes = 0;  // of the sockets below; 0: as much as one gets
   bool service_thread = true;              // lets peers read and write while this process computes or sleeps
 };

@@ -61,6 +61,9 @@ class Device {
   // Why this device, address, MTU and path: lines for people.
   std::vector<std::string> explain() const;
   std::vector<NamedCounter> counters() const;
+  // Writes out OpenOptions::pcap_file and closes it: nothing is captured from then on. Nothing to do without a capture.
+  // Errors: ResourceExhausted (a full disk), IoError: packets are missing in the file. The destructor cannot tell.
+  Result<void> close_capture();
 
   // ---- Memory. Connections use the device's own protection domain unless told otherwise.
   ProtectionDomain& protection_domain();

@@ -2,8 +2,8 @@
 #include "soft/driver/capture.h"
 
 #include <cerrno>
-#include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "soft/wire/ip.h"
 
@@ -44,15 +44,26 @@ Capture::Capture(std::FILE* file, const std::string& file_name, const std::strin
 }
 
 Capture::~Capture() {
+  if (file_ != nullptr) static_cast<void>(close());
+}
+
+Result<void> Capture::close() {
   flush();
-  std::fclose(file_);
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
+  if (failure_) return *failure_;
+  return {};
+}
+
+// With errno. The first failure is the one to tell.
+void Capture::fail() {
+  if (!failure_) failure_ = Error::from_errno(errno, "the capture " + file_name_ + " is incomplete");
 }
 
 void Capture::flush() {
   if (pending_.empty()) return;
-  if (failure_.empty() &&
+  if (!failure_ &&
       (std::fwrite(pending_.data(), 1, pending_.size(), file_) != pending_.size() || std::fflush(file_) != 0))
-    failure_ = "write capture file " + file_name_ + ": " + std::strerror(errno);
+    fail();
   pending_.clear();
 }
 

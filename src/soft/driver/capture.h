@@ -31,15 +31,18 @@ class Capture {
                 std::span<const std::byte> datagram);
   void sent(Instant now, const roce::Train& train);
   void flush();
-  // Empty, or why the file is incomplete ("No space left on device").
-  const std::string& failure() const { return failure_; }
+  // The first failure to write, if any: packets are missing in the file.
+  const std::optional<Error>& failure() const { return failure_; }
+  // Writes the rest and closes the file; at most once, and nothing else after it. Errors: failure().
+  Result<void> close();
 
  private:
   Capture(std::FILE* file, const std::string& file_name, const std::string& interface_name);
+  void fail();
   void write(Instant now, const wire::Path& path, std::uint16_t identification,
              std::span<const std::byte> datagram, wire::PcapngWriter::Direction direction);
 
-  std::FILE* file_;
+  std::FILE* file_;  // none: closed
   std::string file_name_;
   wire::PcapngWriter writer_;
   wire::IcrcVerifier verifier_;
@@ -47,7 +50,7 @@ class Capture {
   std::vector<std::byte> ip_;    // the datagram at hand
   std::vector<std::byte> flat_;
   std::vector<std::byte> pending_;
-  std::string failure_;
+  std::optional<Error> failure_;
 };
 
 // Nanoseconds of the monotonic clock: the clock of every device of this process.

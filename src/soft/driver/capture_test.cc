@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,16 @@ TEST(Capture, finds_the_identification_a_socket_does_not_show) {
     ASSERT_EQ(wire::parse_ip(captured[i], after), wire::DropReason::None);
     EXPECT_EQ(after.identification, before.identification) << "packet " << i;
   }
+}
+
+TEST(Capture, says_at_its_end_that_the_file_is_incomplete) {
+  std::unique_ptr<Capture> capture = std::move(*Capture::open("/dev/full", "test0"));
+  const auto closed = capture->close();
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code(), ErrorCode::ResourceExhausted);
+  EXPECT_EQ(closed.error().native(), ENOSPC);
+  EXPECT_NE(closed.error().context().find("/dev/full is incomplete"), std::string::npos);
+  EXPECT_TRUE(std::move(*Capture::open("/dev/null", "test0"))->close());
 }
 
 }  // namespace

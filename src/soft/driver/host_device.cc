@@ -312,7 +312,15 @@ std::string HostDevice::hint_about(const Gid& peer) {
 }
 
 std::string HostDevice::capture_failure() {
-  return look([this] { return capture_ ? capture_->failure() : std::string{}; });
+  return look([this] { return capture_ && capture_->failure() ? capture_->failure()->to_string() : std::string{}; });
+}
+
+Result<void> HostDevice::close_capture() {
+  return look([this]() -> Result<void> {
+    const std::unique_ptr<Capture> capture = std::move(capture_);
+    if (capture) return capture->close();
+    return {};
+  });
 }
 
 }  // namespace verbena::soft

@@ -75,6 +75,8 @@ class HostDevice final : private DatagramSink {
   std::string hint_about(const Gid& peer);
   // Empty, or why the capture is incomplete.
   std::string capture_failure();
+  // Ends the capture, if there is one. Errors: Capture::failure().
+  Result<void> close_capture();
 
  private:
   void on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,

@@ -50,7 +50,7 @@ std::vector<std::string> SoftContext::explain() const {
   std::vector<std::string> lines{"device " + info_.name + ": " + reason_};
   for (std::string& line : device_->explain()) lines.push_back(std::move(line));
   if (std::string failure = device_->capture_failure(); !failure.empty())
-    lines.push_back("the capture is incomplete: " + failure);
+    lines.push_back(std::move(failure));
   return lines;
 }
 
