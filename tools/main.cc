@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
+#include <string>
+#include <vector>
 
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/safe_path.h"
 #include "tools/say.h"
 
 #ifndef VERBENA_VERSION
@@ -21,11 +23,22 @@ std::string command_of(const CLI::App& program) {
   return "verbena";
 }
 
+// A word nobody knows is named, whatever else it was mistaken for or displaced.
+std::string what_is_wrong(const CLI::App& program, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = program.remaining(true);
+  if (unknown.empty()) return error.what();
+  const std::string word = "'" + unknown.front() + "'";
+  if (unknown.front().size() > 1 && unknown.front().front() == '-') return "there is no option " + word;
+  return program.get_subcommands().empty() ? "there is no command " + word : "there is no use for the word " + word;
+}
+
 int explain_usage(const CLI::App& program, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return verbena::tools::finish_output(program.exit(error));
+  using namespace verbena::tools;
+  if (error.get_exit_code() == 0) return finish_output(program.exit(error));
   const std::string command = command_of(program);
-  verbena::tools::say(stderr, "{}: {}\n  `{} --help` shows how it is used.\n", command, error.what(), command);
-  return verbena::tools::kExitUsage;
+  const std::string wrong = printable(what_is_wrong(program, error));
+  say(stderr, "{}: {}\n  `{} --help` shows how it is used.\n", command, wrong, command);
+  return kExitUsage;
 }
 
 }  // namespace

@@ -42,6 +42,21 @@ def wrong_usage_is_told_and_gives_two(setting):
     say(f"{len(wrong)} wrong command lines")
 
 
+def words_nobody_knows_are_named(setting):
+    url = "verbena://127.0.0.1/x"
+    cases = [(("frobnicate",), "frobnicate"), (("--bogus",), "--bogus"), (("get", url, "--bogus"), "--bogus"),
+             (("get", "--bogus"), "--bogus"), (("get", url, "to", "--bogus=3"), "--bogus"),
+             (("get", url, "to", "more"), "more"),
+             (("--bogus", "get", url, "to"), "--bogus"), (("frobnicate", "--bogus"), "frobnicate"),
+             (("devices", "extra"), "extra"), (("sim", "--frobnicate"), "--frobnicate"), (("put", "-z"), "-z"),
+             (("frob\x1bnicate",), "frob\\x1bnicate")]
+    for words, wrong in cases:
+        output, errors = setting.run(*words, status=2)
+        check("there is no " in errors and wrong in errors.splitlines()[0], f"{words}: {errors!r}")
+        check("--help" in errors and "\x1b" not in errors and not output, f"{words}: {errors!r}")
+    say(f"{len(cases)} unknown words: {errors.splitlines()[0]}")
+
+
 def devices_are_listed_with_reasons(setting):
     output, _ = setting.run("devices")
     check("127.0.0.1" in output and "usable" in output, output)
@@ -94,5 +109,5 @@ def a_port_is_listened_on_once(setting):
 
 
 if __name__ == "__main__":
-    main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, devices_are_listed_with_reasons,
-         addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)
+    main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, words_nobody_knows_are_named,
+         devices_are_listed_with_reasons, addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)
