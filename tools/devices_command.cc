@@ -19,7 +19,7 @@ struct DevicesOptions {
 
 std::string address_of(const DeviceInfo& info) { return info.address.is_zero() ? "-" : info.address.to_string(); }
 
-// What opening it tells; the error when it does not open. `status` becomes kExitFailure when its capture lacks something.
+// What opening it tells; the error when it does not open. An incomplete capture changes `status`.
 std::vector<std::string> explain_open(const DeviceInfo& info, const DeviceFlags& flags, int& status) {
   DeviceFlags chosen = flags;
   chosen.device = info.name;

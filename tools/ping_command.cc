@@ -2,10 +2,12 @@
 // verbena ping: is the peer there, does every operation work, how long does it take.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
 #include "tools/histogram.h"
+#include "tools/number_flags.h"
 #include "tools/ping_client.h"
 #include "tools/ping_server.h"
 #include "tools/report.h"
@@ -180,9 +182,7 @@ int run_ping(const PingOptions& options) {
   PingRequest request;
   request.operation = *parse_ping_operation(options.operation);
   request.size = options.size.value_or(is_atomic(request.operation) ? 8 : 64);
-  if (is_atomic(request.operation) && request.size != 8) return report_usage("ping", "atomics are of 8 bytes");
-  if (request.size > kMaxPingBytes)
-    return report_usage("ping", "--size is at most " + std::to_string(kMaxPingBytes));
+  if (is_atomic(request.operation) && request.size != 8) return report_usage("ping", "--size: atomics are of 8 bytes");
   return run_client(options, request);
 }
 
@@ -198,15 +198,15 @@ void add_ping_command(CLI::App& program, int& status) {
   command->add_option("--op", options->operation, "send (there and back), write, read, cas or fadd")
       ->check(CLI::IsMember({"send", "write", "read", "cas", "fadd"}))
       ->capture_default_str();
-  command->add_option("-c,--count", options->count, "Operations; 0: until interrupted")->capture_default_str();
-  command->add_option("--size", options->size, "Bytes per operation (64; atomics: 8)");
-  command->add_option("-i,--interval", options->interval, "Seconds between operations")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command->add_option("-W,--timeout", options->timeout, "Seconds to wait for an answer")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
-  command->add_option("--port", options->port, "Server: port to listen on; 0: a free one")->capture_default_str();
+  auto* count = command->add_option("-c,--count", options->count, "Operations; 0: until interrupted");
+  require_whole(count->capture_default_str(), 0, std::numeric_limits<std::uint64_t>::max());
+  require_whole(command->add_option("--size", options->size, "Bytes per operation (64; atomics: 8)"), 0, kMaxPingBytes);
+  auto* interval = command->add_option("-i,--interval", options->interval, "Seconds between operations");
+  require_seconds(interval->capture_default_str(), 0, 1e6);
+  auto* timeout = command->add_option("-W,--timeout", options->timeout, "Seconds to wait for an answer");
+  require_seconds(timeout->capture_default_str(), 0.001, 1e6);
+  auto* port = command->add_option("--port", options->port, "Server: port to listen on; 0: a free one");
+  require_whole(port->capture_default_str(), 0, 65535);
   command->add_flag("--once", options->once, "Server: end after the first client");
   command->add_flag("--poll", options->poll, "Poll busily: lower latency, one processor");
   command->add_flag("-q,--quiet", options->quiet, "No line per operation");

@@ -8,6 +8,7 @@
 
 #include "tools/command.h"
 #include "tools/file_server.h"
+#include "tools/number_flags.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
@@ -102,7 +103,8 @@ void add_serve_command(CLI::App& program, int& status) {
                "The first line printed names address and port. Symbolic links are not followed.");
   auto options = std::make_shared<ServeOptions>();
   command->add_option("DIR", options->directory, "The directory; nothing outside it can be reached")->required();
-  command->add_option("--port", options->port, "Service port; 0: a free one")->capture_default_str();
+  auto* port = command->add_option("--port", options->port, "Service port; 0: a free one");
+  require_whole(port->capture_default_str(), 0, 65535);
   command->add_flag("--writable", options->writable, "Clients may put files here");
   command->add_flag("--once", options->once, "End after the first client; exit status 1 if it failed");
   command->add_flag("-q,--quiet", options->quiet, "Say nothing about clients");

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,7 @@
 #include "soft/wire/ip.h"
 #include "soft/wire/pcapng.h"
 #include "tools/command.h"
+#include "tools/number_flags.h"
 #include "tools/report.h"
 #include "tools/say.h"
 
@@ -90,22 +92,24 @@ Result<core::PlantedBug> parse_bug(const std::string& name) {
   return Error(ErrorCode::InvalidArgument, "there is no bug '" + name + "'; --list-bugs names them");
 }
 
+constexpr std::uint64_t kLastSeed = std::numeric_limits<std::uint64_t>::max();
+
 struct SeedRange {
   std::uint64_t first = 1, count = 1;
 };
 Result<SeedRange> parse_range(const SimOptions& options) {
   if (options.seeds.empty()) return SeedRange{options.seed, 1};
-  const std::size_t colon = options.seeds.find(':');
-  SeedRange range;
-  const auto number = [](std::string_view text, std::uint64_t& out) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-    return !text.empty() && error == std::errc{} && end == text.data() + text.size();
+  const auto wrong = [&](const std::string& why) {
+    return Error(ErrorCode::InvalidArgument,
+                 "--seeds: '" + options.seeds + "' is not FIRST:COUNT, for instance 1:1000" + why);
   };
-  const std::string_view text = options.seeds;
-  if (colon == std::string::npos || !number(text.substr(0, colon), range.first) ||
-      !number(text.substr(colon + 1), range.count) || range.count == 0)
-    return Error(ErrorCode::InvalidArgument, "--seeds takes FIRST:COUNT, for instance 1:1000");
-  return range;
+  const std::size_t colon = options.seeds.find(':');
+  if (colon == std::string::npos) return wrong("");
+  const auto first = parse_whole(options.seeds.substr(0, colon), 0, kLastSeed);
+  if (!first) return wrong(": " + first.error().context());
+  const auto count = parse_whole(options.seeds.substr(colon + 1), 1, std::max<std::uint64_t>(1, kLastSeed - *first));
+  if (!count) return wrong(": " + count.error().context());
+  return SeedRange{*first, *count};
 }
 
 struct Totals {
@@ -256,6 +260,7 @@ void add_sim_command(CLI::App& program, int& status) {
              "A seed decides everything: the same seed gives the same run, to the last byte.");
   auto options = std::make_shared<SimOptions>();
   auto* seed = command->add_option("--seed", options->seed, "The seed to run")->capture_default_str();
+  require_whole(seed, 0, kLastSeed);
   command->add_option("--seeds", options->seeds, "Run COUNT seeds from FIRST on")
       ->type_name("FIRST:COUNT")
       ->excludes(seed);

@@ -25,7 +25,8 @@ def a_reader_that_has_seen_enough_ends_nothing_badly(setting):
             for where in (gone, full):
                 check(status_of(setting, *words, stdout=where) == 1, f"{words} to {where.name}")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(setting.command("sim"), stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+        done = subprocess.run(setting.command("sim"), stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE,
+                              check=False)
     check(done.returncode == 1 and b"output" in done.stderr, done.stderr)
     with subprocess.Popen(setting.command("sim", "--seed", "42", "--trace"), stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as traced:

@@ -42,6 +42,27 @@ def wrong_usage_is_told_and_gives_two(setting):
     say(f"{len(wrong)} wrong command lines")
 
 
+def numbers_are_read_strictly(setting):
+    most = (1 << 64) - 1
+    flags = [(("sim", "--seed"), f"0 to {most}", ("-1", str(most + 1), "0x10", "1.5")),
+             (("ping", "x", "-c"), f"--count: |0 to {most}", ("-3", "many", "1e3")),
+             (("ping", "x", "--size"), "0 to ", ("-1", "99999999999", "64k")),
+             (("ping", "x", "-i"), "--interval: |0 to 1000000", ("nan", "-1", "inf", "1000001", "-0.5")),
+             (("ping", "x", "-W"), "--timeout: |0.001 to 1000000", ("nan", "0", "1s")),
+             (("ping", "-s", "--port"), "0 to 65535", ("70000", "-1", "http", " 1", "+1", "")),
+             (("serve", ".", "--port"), "0 to 65535", ("65536", "65536e0")),
+             (("sim", "--seeds"), "FIRST:COUNT", ("5", "-1:2", "1:0", "1:-1", f"{most}:2", f"1:{most + 1}", "a:b"))]
+    for words, told, values in flags:
+        for value in values:
+            output, errors = setting.run(*words, value, status=2)
+            wanted = [f"{words[-1]}: ", *told.split("|")] if words[-1].startswith("--") else told.split("|")
+            check(all(word in errors for word in [*wanted, f"'{value}'"]), f"{words} {value}: {errors!r}")
+            check(not output, f"{words} {value}: {output!r}")
+    ten, _ = setting.run("sim", "--seed", "10")
+    check(setting.run("sim", "--seed", "010")[0] == ten, "a leading zero changes the base")
+    say(errors.splitlines()[0])
+
+
 def words_nobody_knows_are_named(setting):
     url = "verbena://127.0.0.1/x"
     cases = [(("frobnicate",), "frobnicate"), (("--bogus",), "--bogus"), (("get", url, "--bogus"), "--bogus"),
@@ -109,5 +130,6 @@ def a_port_is_listened_on_once(setting):
 
 
 if __name__ == "__main__":
-    main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, words_nobody_knows_are_named,
-         devices_are_listed_with_reasons, addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)
+    main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, numbers_are_read_strictly,
+         words_nobody_knows_are_named, devices_are_listed_with_reasons,
+         addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)
