@@ -135,6 +135,7 @@ Result<void> StreamReceiver::end_directory() {
   if (levels_.empty()) return nonsense("the end of no directory");
   const Level level = std::move(levels_.back());
   levels_.pop_back();
+  if (!level.directory.is_open()) return {};  // refused already
   // Last, because a directory may forbid writing to its owner too.
   if (!level.created || ::fchmod(level.directory.get(), level.mode) == 0) return {};
   return refuse(level.id, level.path, Error::from_errno(errno, "cannot set its permissions"));

@@ -174,7 +174,10 @@ Result<UniqueFd> make_directory(int parent, const std::string& name, bool& creat
   created = ::mkdirat(parent, name.c_str(), 0700) == 0;
   if (!created && errno != EEXIST) return failed("cannot create directory", name);
   auto fd = open_directory(parent, name);
-  if (!fd && created) ::unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+  if (!fd && created) {
+    ::unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+    created = false;
+  }
   return fd;
 }
 

@@ -2,7 +2,10 @@
 #include "tools/tree.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <cerrno>
 
 #include "tools/safe_path.h"
 #include "tools/test_folder.h"
@@ -46,6 +49,23 @@ TEST(Tree, follows_no_link_at_any_place) {
   bool created = true;
   EXPECT_FALSE(make_directory(root.get(), "out", created));
   EXPECT_FALSE(created);
+}
+
+TEST(Tree, makes_no_directory_that_it_cannot_open) {
+  const TestFolder folder;
+  const UniqueFd root = open_folder(folder);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = root.duplicate()->get();  // closed again: the number the next one would have
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  bool created = false;
+  const auto made = make_directory(root.get(), "d", created);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().native(), EMFILE);
+  EXPECT_FALSE(created);
+  EXPECT_EQ(folder.count(), 0u);
 }
 
 TEST(Tree, does_not_wait_for_a_fifo) {

@@ -160,6 +160,23 @@ def a_file_where_a_directory_should_be_fails_alone(setting):
     say("the directory's content was left out, the rest came")
 
 
+def a_tree_deeper_than_the_descriptors_fails_in_part(setting):
+    write_file(setting.path("mine", "a", "/".join("d" for _ in range(30)), "bottom"), 10)
+    for name in ("a/before", "z"):
+        write_file(setting.path("mine", name), 20)
+    os.makedirs(setting.path("served"))
+    server = Server(setting, "serve", setting.path("served"), "--writable",
+                    prefix=("sh", "-c", 'ulimit -n 32; exec "$@"', "sh"))
+    output, errors = setting.run("put", setting.path("mine"), server.url("up"), "--json", status=1)
+    result = json.loads(output)
+    check(result["failed"] == 1 and result["files"] == 2 and "error" not in result, output + errors)
+    check("Too many open files" in errors, errors)
+    for name in ("a/before", "z"):
+        check(digest(setting.path("served", "up", name)) == digest(setting.path("mine", name)), name)
+    server.stop()
+    say(errors.splitlines()[0])
+
+
 def links_and_special_files_are_left_out(setting):
     write_file(setting.path("secret"), 10)
     write_file(setting.path("served", "t", "file"), 10)
@@ -277,5 +294,6 @@ def interrupt_leaves_nothing(setting):
 if __name__ == "__main__":
     main(trees_go_there_and_back, a_large_file_goes_there_and_back, places_are_found_as_with_cp,
          existing_files_stay_unless_forced, a_file_where_a_directory_should_be_fails_alone,
+         a_tree_deeper_than_the_descriptors_fails_in_part,
          links_and_special_files_are_left_out, a_read_only_server_takes_nothing, unreadable_files_fail_alone,
          many_clients_at_once, once_ends_with_the_clients_outcome, interrupt_leaves_nothing)
