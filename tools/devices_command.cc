@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/json_output.h"
 #include "tools/report.h"
+#include "tools/safe_path.h"
 #include "tools/say.h"
 
 namespace verbena::tools {
@@ -24,8 +26,9 @@ std::vector<std::string> explain_open(const DeviceInfo& info, const DeviceFlags&
   DeviceFlags chosen = flags;
   chosen.device = info.name;
   auto device = open_device(chosen);
-  if (!device) return {"opening it fails: " + device.error().to_string()};
+  if (!device) return {"opening it fails: " + printable(device.error().to_string())};
   auto lines = device->explain();
+  for (std::string& line : lines) line = printable(line);
   status = finish_capture("devices", *device, status);
   return lines;
 }
@@ -84,6 +87,10 @@ void print_verbose(const DeviceInfo& info, const DeviceFlags& flags, int& status
 
 int run_devices(const DevicesOptions& options) {
   std::vector<DeviceInfo> devices = Device::list();
+  for (DeviceInfo& info : devices) {
+    info.interface_name = printable(info.interface_name);
+    info.reason = printable(info.reason);
+  }
   if (!options.device.device.empty()) {
     const auto other = [&](const DeviceInfo& info) {
       return info.name != options.device.device && address_of(info) != options.device.device;
@@ -97,7 +104,7 @@ int run_devices(const DevicesOptions& options) {
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const DeviceInfo& info : devices) all.push_back(to_json(info, options, status));
-    say(stdout, "{}\n", all.dump(2));
+    say_json(all);
   } else if (options.verbose) {
     for (const DeviceInfo& info : devices) print_verbose(info, options.device, status);
   } else {

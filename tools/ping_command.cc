@@ -7,6 +7,7 @@
 
 #include "tools/command.h"
 #include "tools/histogram.h"
+#include "tools/json_output.h"
 #include "tools/number_flags.h"
 #include "tools/ping_client.h"
 #include "tools/ping_server.h"
@@ -81,7 +82,7 @@ struct PingRun {
 };
 
 void print_summary(const PingOptions& options, const Endpoint& peer, std::uint32_t size, const PingRun& run) {
-  say(stdout, "\n--- {}: {} of {} bytes ---\n", peer.to_string(), options.operation, size);
+  say(stdout, "\n--- {}: {} of {} bytes ---\n", printable(peer.to_string()), options.operation, size);
   say(stdout, "{} done, {} failed\n", run.times.count(), run.failed);
   if (run.times.count() == 0) return;
   say(stdout, "min/avg/p50/p99/p99.9/max = {:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} us\n",
@@ -91,7 +92,7 @@ void print_summary(const PingOptions& options, const Endpoint& peer, std::uint32
 }
 
 void print_json(const PingOptions& options, const std::string& peer, std::uint32_t size, const PingRun& run) {
-  nlohmann::json all{{"command", "ping"},       {"peer", peer},
+  nlohmann::json all{{"command", "ping"},       {"peer", printable(peer)},
                      {"operation", options.operation}, {"bytes", size},
                      {"sent", run.sent},        {"done", run.times.count()},
                      {"failed", run.failed},    {"ok", !run.error.has_value()}};
@@ -103,8 +104,9 @@ void print_json(const PingOptions& options, const std::string& peer, std::uint32
                       {"p99.9", microseconds(run.times.percentile(0.999))},
                       {"max", microseconds(run.times.max())}};
   if (run.error)
-    all["error"] = {{"code", std::string(to_string(run.error->code()))}, {"message", run.error->to_string()}};
-  say(stdout, "{}\n", all.dump(2));
+    all["error"] = {{"code", std::string(to_string(run.error->code()))},
+                    {"message", printable(run.error->to_string())}};
+  say_json(all);
 }
 
 void ping_on(const PingOptions& options, const PingRequest& request, PingClient& client, ProgressEngine& engine,
@@ -151,7 +153,7 @@ int ping_from(Device& device, const PingOptions& options, const Endpoint& peer, 
   {
     const StopSignals signals(*engine);
     if (!options.quiet && !options.json)
-      say(stdout, "ping {} from {}: {} of {} bytes\n", peer.to_string(), device.address().to_string(),
+      say(stdout, "ping {} from {}: {} of {} bytes\n", printable(peer.to_string()), device.address().to_string(),
                  options.operation, request.size);
     ping_on(options, request, **client, *engine, signals, run);
   }

@@ -17,6 +17,7 @@
 #include "soft/wire/ip.h"
 #include "soft/wire/pcapng.h"
 #include "tools/command.h"
+#include "tools/json_output.h"
 #include "tools/number_flags.h"
 #include "tools/report.h"
 #include "tools/say.h"
@@ -181,13 +182,13 @@ int run_seeds(const SimOptions& options, SeedRange range, core::PlantedBug bug, 
     else print_one(seed, result, options);
   }
   if (options.json && options.seeds.empty()) {
-    say(stdout, "{}\n", last.dump(2));
+    say_json(last);
   } else if (options.json) {
     const nlohmann::json all{{"seeds", totals.seeds},           {"failed", failed},
                              {"packets", totals.packets},       {"retransmitted", totals.retransmitted},
                              {"completions", totals.completions}, {"connections", totals.connections},
                              {"virtual_seconds", totals.virtual_seconds}, {"failures", totals.failures}};
-    say(stdout, "{}\n", all.dump(2));
+    say_json(all);
   } else if (!options.seeds.empty()) {
     say(stdout, "{} seeds, {} failed: {} packets, {} sent again, {} completions, {} connections, {:.3f} s of virtual "
                "time\n",

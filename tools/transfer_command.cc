@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/digest.h"
 #include "tools/file_client.h"
+#include "tools/json_output.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
@@ -115,7 +116,7 @@ void print_json(const TransferOptions& options, const Outcome& outcome, const De
     all["error"] = {{"code", std::string(to_string(error->code()))}, {"message", printable(error->to_string())}};
   if (device != nullptr)
     for (const std::string_view name : kCounters) all["counters"][std::string(name)] = counter(*device, name);
-  say(stdout, "{}\n", all.dump(2));
+  say_json(all);
 }
 
 // The path of a URL as the protocol has it: without the first slash, and without a last one.

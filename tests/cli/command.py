@@ -57,8 +57,9 @@ class Setting:
                               stderr=subprocess.PIPE, cwd=cwd, timeout=PATIENCE, check=False)
         output = done.stdout.decode(errors="replace")
         errors = done.stderr.decode(errors="replace")
+        shown = b" ".join(map(os.fsencode, words)).decode(errors="replace")
         check(done.returncode == status,
-              f"verbena {' '.join(words)}: exit status {done.returncode}, not {status}\n{output}{errors}")
+              f"verbena {shown}: exit status {done.returncode}, not {status}\n{output}{errors}")
         return output, errors
 
     def close(self):

@@ -2,8 +2,10 @@
 """What the command says when it is used wrongly, and when it is asked for help."""
 
 import json
+import subprocess
+import sys
 
-from command import Server, check, main, say
+from command import PATIENCE, Server, check, main, say, unshare
 
 COMMANDS = ["devices", "ping", "pingpong", "rping", "serve", "get", "put", "sim"]
 
@@ -93,6 +95,42 @@ def devices_are_listed_with_reasons(setting):
     say(f"{len(devices)} devices")
 
 
+def any_bytes_can_be_told_as_json(setting):
+    strange = b"caf\xe9\x1b[2J"
+    for words in (("ping",), ("ping", "--pcap", strange), ("get",), ("put",)):
+        url, path = b"verbena://" + strange + b"/\xff", b"/x\xff"
+        rest = {"get": (url, path), "put": (path, url), "ping": (strange,)}[words[0]]
+        output, errors = setting.run(*words, *rest, "--json", status=1)
+        check(json.loads(output)["error"]["message"] and "caf\\xe9\\x1b[2J" in errors, output + errors)
+        check("\x1b" not in output + errors, repr(output + errors))
+    # The name a process gives itself stands where devices tell who is in the way.
+    holder = subprocess.Popen([*unshare("-Urn"), sys.executable, "-B", "-c", HOLDER, setting.bin],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    setting.started.append(holder)
+    output, errors = holder.communicate(timeout=PATIENCE)
+    parts = output.split(b"--\n")
+    check(len(parts) == 3 and b"\x1b" not in output and b"\xff" not in output, repr(output + errors))
+    told = [part.decode() for part in parts]
+    check(any("(x??" in device["reason"] for device in json.loads(told[0])), told[0])
+    check("(x??" in told[1] and "(x??" in told[2], output)
+    say(next(line for line in told[1].splitlines() if "(x??" in line))
+
+
+# Holds the RoCE port of every address under a name that is no text, and runs `verbena devices` in its network.
+HOLDER = r"""
+import os, socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+with open("/proc/self/comm", "wb") as name:
+    name.write(b"x\xff\xfe\x1b[2J")
+holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+holder.bind(("0.0.0.0", 4791))
+for words in (["--json"], [], ["-v"]):
+    subprocess.run([os.path.join(sys.argv[1], "verbena"), "devices", *words], check=False)
+    if words != ["-v"]:
+        print("--", flush=True)
+"""
+
+
 def addresses_that_lead_nowhere_are_errors(setting):
     _, errors = setting.run("get", "verbena://127.77.66.55:7471/x", setting.path("x"), status=1)
     check("Unreachable" in errors and "127.77.66.55" in errors, errors)
@@ -131,5 +169,5 @@ def a_port_is_listened_on_once(setting):
 
 if __name__ == "__main__":
     main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, numbers_are_read_strictly,
-         words_nobody_knows_are_named, devices_are_listed_with_reasons,
+         words_nobody_knows_are_named, devices_are_listed_with_reasons, any_bytes_can_be_told_as_json,
          addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)

@@ -75,8 +75,14 @@ std::optional<UdpSocketRow> find_row(const Gid& address, std::uint16_t port, con
 
 struct Process {
   unsigned pid = 0;
-  std::string command;
+  std::string command;  // printable ASCII
 };
+
+// A process names itself, in any bytes it likes: what is not printable ASCII becomes '?'.
+std::string clean(std::string name) {
+  std::replace_if(name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return name;
+}
 
 std::optional<Process> find_process(std::uint64_t inode, const std::string& proc) {
   if (inode == 0) return std::nullopt;
@@ -90,8 +96,9 @@ std::optional<Process> find_process(std::uint64_t inode, const std::string& proc
          fd.increment(unreadable)) {
       std::error_code gone;
       if (fs::read_symlink(fd->path(), gone).native() != wanted) continue;
-      process.command = read_text((it->path() / "comm").native());
-      while (!process.command.empty() && process.command.back() == '\n') process.command.pop_back();
+      std::string command = read_text((it->path() / "comm").native());
+      if (!command.empty() && command.back() == '\n') command.pop_back();
+      process.command = clean(std::move(command));
       return process;
     }
   }

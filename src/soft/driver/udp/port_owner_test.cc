@@ -63,6 +63,12 @@ TEST_F(PortOwner, names_the_process_and_its_user) {
   EXPECT_THAT(text, HasSubstr("process 1234 (server) of user root"));
 }
 
+TEST_F(PortOwner, cleans_the_name_a_process_gave_itself) {
+  add_udp_row("0100007F:12B7", 0, 4242);
+  add_process(1234, "x\xff\xfe\x1b[2J\n", 4242);
+  EXPECT_THAT(describe(), HasSubstr("process 1234 (x???[2J?) of"));
+}
+
 TEST_F(PortOwner, names_the_user_when_the_process_cannot_be_seen) {
   add_udp_row("0100007F:12B7", 987'654, 4242);
   EXPECT_THAT(describe(), HasSubstr("user uid 987654 whose descriptors we may not read"));
