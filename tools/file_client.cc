@@ -82,13 +82,12 @@ Result<TransferTotals> FileClient::get(const std::string& remote, const std::str
   return run(receiver);
 }
 
-Result<TransferTotals> FileClient::put(const std::string& local, const std::string& remote, bool into, bool force) {
-  auto root = open_as_named(local);
-  if (!root) return std::move(root).error();
+Result<TransferTotals> FileClient::put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
+                                       bool force) {
   message::Put put;
   put.force = force;
   put.into = into;
-  put.kind = root->status.kind == EntryKind::Directory ? RootKind::Directory : RootKind::File;
+  put.kind = root.status.kind == EntryKind::Directory ? RootKind::Directory : RootKind::File;
   put.path = remote;
   if (put.kind == RootKind::File) put.name = last_component(local);
   if (auto sent = channel_->send(put); !sent) return std::move(sent).error();
@@ -99,8 +98,7 @@ Result<TransferTotals> FileClient::put(const std::string& local, const std::stri
   auto staging = Staging::allocate(device_, begin->slots, begin->slot_bytes, Access::LocalWrite);
   if (!staging) return std::move(staging).error();
   staging_ = std::move(*staging);
-  on_total(measure(*root, kMaxEntries).bytes);
-  StreamSender sender(*channel_, staging_, *memory, std::move(*root), observer_);
+  StreamSender sender(*channel_, staging_, *memory, std::move(root), observer_);
   return run(sender);
 }
 

@@ -7,12 +7,13 @@
 
 #include "tools/message_channel.h"
 #include "tools/transfer.h"
+#include "tools/tree.h"
 
 namespace verbena::tools {
 
 class FileClient {
  public:
-  // `interrupted` is asked now and then; `on_total` is told what is to come, when that is known.
+  // `interrupted` is asked now and then; `on_total` is told what is to come, when the server has counted it.
   FileClient(ProgressEngine& engine, Device& device, TransferObserver& observer)
       : engine_(engine), device_(device), observer_(observer) {}
   std::function<bool()> interrupted = [] { return false; };
@@ -24,8 +25,9 @@ class FileClient {
   Result<void> connect(const Endpoint& server);
   // `remote` and `local` as in FileServer: a file goes into a directory that has the name asked for.
   Result<TransferTotals> get(const std::string& remote, const std::string& local, bool force);
-  // With `into`, `remote` must be a directory.
-  Result<TransferTotals> put(const std::string& local, const std::string& remote, bool into, bool force);
+  // `root` is what stands at `local`. With `into`, `remote` must be a directory.
+  Result<TransferTotals> put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
+                             bool force);
   // Says goodbye.
   void close();
 

@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kIdleSeconds = 30;     // a client that does nothing for so long is sent away
 constexpr double kLeavingSeconds = 5;   // from our last word to the client's closing
-constexpr std::size_t kMeasuredEntries = 20'000;  // counted before a transfer, so that the client can tell how long
 
 std::span<const std::byte> text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 

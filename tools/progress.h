@@ -33,6 +33,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress() { clear(); }
 
+  bool enabled() const { return enabled_; }
   void set_total(std::uint64_t bytes) { total_bytes_ = bytes; }
   void update(std::uint64_t bytes, std::uint64_t files, std::string_view name);
   // Takes the line away, so that others may print.

@@ -15,6 +15,7 @@
 #include "tools/safe_path.h"
 #include "tools/say.h"
 #include "tools/signals.h"
+#include "tools/tree_walk.h"
 
 namespace verbena::tools {
 
@@ -38,6 +39,7 @@ class Console final : public TransferObserver {
   explicit Console(const TransferOptions& options)
       : options_(options), progress_(!options.no_progress && !options.quiet && Progress::possible()) {}
 
+  bool shows_progress() const { return progress_.enabled(); }
   void set_total(std::uint64_t bytes) { progress_.set_total(bytes); }
   void finish() { progress_.clear(); }
   const nlohmann::json& failures() const { return failures_; }
@@ -136,8 +138,18 @@ Result<RemotePath> remote_path(const Url& url) {
   return remote;
 }
 
+// What is to be brought. Counted, if anybody will see it, before there is a server whose patience would run.
+Result<OpenedEntry> open_root(const TransferOptions& options, Console& console) {
+  auto root = open_as_named(options.path);
+  if (root && console.shows_progress()) console.set_total(measure(*root, kMeasuredEntries).bytes);
+  return root;
+}
+
 Result<Outcome> transfer(const TransferOptions& options, const Url& url, const RemotePath& remote, Device& device,
                          Console& console) {
+  Result<OpenedEntry> root = OpenedEntry{};
+  if (!options.is_get) root = open_root(options, console);
+  if (!root) return std::move(root).error();
   auto engine = ProgressEngine::create(device);
   if (!engine) return std::move(engine).error();
   FileClient client(*engine, device, console);
@@ -147,7 +159,8 @@ Result<Outcome> transfer(const TransferOptions& options, const Url& url, const R
   client.on_total = [&console](std::uint64_t bytes) { console.set_total(bytes); };
   const double begun_at = monotonic_seconds();
   auto totals = options.is_get ? client.get(remote.path, options.path, options.force)
-                               : client.put(options.path, remote.path, remote.into, options.force);
+                               : client.put(std::move(*root), options.path, remote.path, remote.into,
+                                            options.force);
   console.finish();
   if (!totals) return std::move(totals).error();
   Outcome outcome{*totals, monotonic_seconds() - begun_at};

@@ -58,6 +58,8 @@ class TreeWalk {
 struct TreeSize {
   std::uint64_t files = 0, bytes = 0;
 };
+// As many are counted before a transfer, so that the client can tell how long it will take. The peer must not wait.
+inline constexpr std::size_t kMeasuredEntries = 20'000;
 // What a walk would send, as far as can be seen without opening the files; zeros when there are more than `limit`
 // entries.
 TreeSize measure(const OpenedEntry& root, std::size_t limit);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """verbena serve, get, put: trees there and back, and what is refused on the way."""
 
+import ctypes
 import json
 import os
 import re
@@ -241,6 +242,40 @@ def unreadable_files_fail_alone(setting):
     say(f"two of three failed, the third came: {result['failures']}")
 
 
+def is_opened(path, action):
+    """Whether a directory is opened while action() runs."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watcher = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    check(watcher >= 0 and libc.inotify_add_watch(watcher, os.fsencode(path), 0x20) >= 0, "no inotify")  # IN_OPEN
+    action()
+    try:
+        return bool(os.read(watcher, 1 << 16))
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(watcher)
+
+
+def a_tree_is_counted_before_the_server_waits_and_only_for_a_watcher(setting):
+    write_file(setting.path("mine", "d", "file"), 10)
+    os.makedirs(setting.path("served"))
+    server = Server(setting, "serve", setting.path("served"))  # refuses before anything is sent
+
+    def put(stderr):
+        process = setting.start("put", setting.path("mine"), server.url("up"), stderr=stderr)
+        check(process.wait(PATIENCE) == 1, "a read-only server took it")
+
+    master, slave = os.openpty()
+    check(is_opened(setting.path("mine", "d"), lambda: put(slave)), "nothing was counted before the server refused")
+    check(not is_opened(setting.path("mine", "d"), lambda: put(subprocess.DEVNULL)), "counted, and nobody watches")
+    os.close(master)
+    os.close(slave)
+    server.stop()
+    _, errors = setting.run("put", setting.path("none"), "verbena://127.77.66.55/x", status=1)
+    check("none" in errors and "NotFound" in errors, errors)
+    say(errors.splitlines()[0])
+
+
 def many_clients_at_once(setting):
     for number in range(4):
         write_file(setting.path("served", f"t{number}", "file"), 5_000_000, number)
@@ -294,6 +329,7 @@ def interrupt_leaves_nothing(setting):
 if __name__ == "__main__":
     main(trees_go_there_and_back, a_large_file_goes_there_and_back, places_are_found_as_with_cp,
          existing_files_stay_unless_forced, a_file_where_a_directory_should_be_fails_alone,
-         a_tree_deeper_than_the_descriptors_fails_in_part,
-         links_and_special_files_are_left_out, a_read_only_server_takes_nothing, unreadable_files_fail_alone,
-         many_clients_at_once, once_ends_with_the_clients_outcome, interrupt_leaves_nothing)
+         a_tree_deeper_than_the_descriptors_fails_in_part, links_and_special_files_are_left_out,
+         a_read_only_server_takes_nothing, unreadable_files_fail_alone,
+         a_tree_is_counted_before_the_server_waits_and_only_for_a_watcher, many_clients_at_once,
+         once_ends_with_the_clients_outcome, interrupt_leaves_nothing)
