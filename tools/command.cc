@@ -100,7 +100,6 @@ Result<Endpoint> parse_peer(std::string_view text) {
   if (text.empty()) return Error(ErrorCode::InvalidArgument, "an empty address");
   if (text.front() == '[' && text.back() == ']') return Endpoint::parse(std::string(text) + port);
   if (text.find(':') == std::string_view::npos) return Endpoint::parse(std::string(text) + port);
-  if (const auto literal = Gid::parse(text)) return Endpoint::parse("[" + std::string(text) + "]" + port);
   return Endpoint::parse(text);
 }
 

@@ -42,7 +42,8 @@ Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& pee
 // The end of a command that had the device open: its exit status, which is kExitFailure when --pcap lacks packets.
 int finish_capture(std::string_view command, Device& device, int status);
 
-// "host", "host:port", "[v6]", "[v6]:port", "v6": the port is kDefaultPort when none is written.
+// "host", "host:port", "[v6]", "[v6]:port": the port is kDefaultPort when none is written. An IPv6 address has brackets:
+// without them its end and a port look alike.
 Result<Endpoint> parse_peer(std::string_view text);
 // "verbena://host[:port]/path".
 Result<Url> parse_url(std::string_view text);

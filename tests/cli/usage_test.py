@@ -35,12 +35,14 @@ def wrong_usage_is_told_and_gives_two(setting):
         ("put", "x"), ("put", "x", "y"), ("put", "x", "verbena://h/../y"), ("sim", "--seeds", "5"),
         ("sim", "--seeds", "1:0"), ("sim", "--plant", "Nothing"), ("sim", "--seeds", "1:2", "--trace"),
         ("sim", "--seed", "1", "--seeds", "1:2"),
+        ("get", "verbena://::1:7471/x", "y"), ("get", "verbena://fe80::1/x", "y"), ("ping", "::1"),
     ]
     for words in wrong:
         output, errors = setting.run(*words, status=2)
         check(errors.startswith("verbena"), f"{words}: {errors!r}")
         check("--help" in errors, f"{words} does not lead on: {errors!r}")
         check(not output, f"{words} wrote to standard output: {output!r}")
+    check("in brackets, [address]:port" in errors, errors)
     say(f"{len(wrong)} wrong command lines")
 
 
