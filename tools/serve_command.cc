@@ -100,7 +100,7 @@ int run_serve(const ServeOptions& options) {
 void add_serve_command(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "serve", "Serve a directory to `verbena get`, and with --writable to `verbena put`.\n"
-               "The first line printed names address and port. Symbolic links are not followed.");
+               "The first line printed names address and port. Symbolic links below DIR are not followed.");
   auto options = std::make_shared<ServeOptions>();
   command->add_option("DIR", options->directory, "The directory; nothing outside it can be reached")->required();
   auto* port = command->add_option("--port", options->port, "Service port; 0: a free one");

@@ -223,7 +223,8 @@ void add_put_command(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "put", "Bring a file or a tree to `verbena serve --writable`, by RDMA WRITE.\n"
              "A file becomes the URL's path, or goes into it when that is a directory or ends with '/'. A directory\n"
-             "becomes the URL's path, or merges with it. Otherwise as `verbena get`.");
+             "becomes the URL's path, or merges with it. PATH itself may be a symbolic link, which is followed; those\n"
+             "below it are left out. Otherwise as `verbena get`.");
   auto options = std::make_shared<TransferOptions>();
   options->is_get = false;
   command->add_option("PATH", options->path, "File or directory to bring")->required();

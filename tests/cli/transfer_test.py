@@ -199,6 +199,14 @@ def links_and_special_files_are_left_out(setting):
         _, errors = setting.run("put", setting.path("secret"), server.url(path), status=1)
         check("verbena put: " in errors, errors)
     check(not os.path.exists(setting.path("new")) and not os.path.exists(setting.path("served", "t", "new")), "written")
+    # What the user names is meant, as with cp.
+    os.symlink(setting.path("served", "t"), setting.path("tree-link"))
+    os.symlink(setting.path("secret"), setting.path("file-link"))
+    output, _ = setting.run("put", setting.path("tree-link"), server.url("by-link"), "--json")
+    check(json.loads(output)["files"] == 1 and json.loads(output)["skipped"] == 3, output)
+    setting.run("put", setting.path("file-link"), server.url("secret"))
+    check(digest(setting.path("served", "secret")) == digest(setting.path("secret")), "the file behind a link")
+    check("link, which is followed" in setting.run("put", "--help")[0], "put --help")
     # Into a tree of the client's that has a link where the server has a directory.
     write_file(setting.path("served", "s", "dir", "file"), 10)
     os.makedirs(setting.path("mine"))
