@@ -89,6 +89,31 @@ Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& pee
   return open_device(chosen);
 }
 
+std::string_view open_advice(const Error& error, const DeviceFlags& flags, const Endpoint* peer) {
+  // The error of a capture file names it.
+  if (!flags.pcap.empty() && error.context().find("capture file " + flags.pcap) != std::string::npos)
+    return "Name a file for --pcap in a folder that is there and that this user may write to.";
+  if (error.code() != ErrorCode::NotFound) return advice(error.code());
+  if (peer != nullptr && !peer->resolve()) return "Check the spelling of the host, or write its IP address.";
+  return "Check the spelling of --device; `verbena devices` lists devices.";
+}
+
+std::string_view connect_advice(const Error& error, const Device& device, const Endpoint& peer) {
+  if (error.code() != ErrorCode::Unreachable) return advice(error.code());
+  const auto remote = peer.resolve();
+  if (remote && remote->is_ipv4() != device.address().is_ipv4())
+    return "Write an address of the server in the device's IP version, or choose a device of the other with --device;\n"
+           "  `verbena devices` lists them.";
+  if (remote && is_loopback(device.address()) && !is_loopback(*remote))
+    return "Choose a device on that network with --device, or leave --device out; `verbena devices` lists them.";
+  return advice(error.code());
+}
+
+Error first_error(const Error& error, const Result<void>& status) {
+  const bool follows = error.code() == ErrorCode::ConnectionLost || error.code() == ErrorCode::Flushed;
+  return follows && !status ? status.error() : error;
+}
+
 int finish_capture(std::string_view command, Device& device, int status) {
   const auto closed = device.close_capture();
   if (closed) return status;

@@ -39,10 +39,16 @@ void add_device_flags(CLI::App& command, DeviceFlags& flags);
 Result<Device> open_device(const DeviceFlags& flags);
 Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& peer);
 
+// What to do when a device did not open, `peer` being where it was to lead, and when connecting from it failed.
+std::string_view open_advice(const Error& error, const DeviceFlags& flags, const Endpoint* peer);
+std::string_view connect_advice(const Error& error, const Device& device, const Endpoint& peer);
+// The first error of a connection: what followed on it says less.
+Error first_error(const Error& error, const Result<void>& status);
+
 // The end of a command that had the device open: its exit status, which is kExitFailure when --pcap lacks packets.
 int finish_capture(std::string_view command, Device& device, int status);
 
-// "host", "host:port", "[v6]", "[v6]:port": the port is kDefaultPort when none is written. An IPv6 address has brackets:
+// What to do when no device opened, `peer` being where it was to lead, and when connecting from it failed.
 // without them its end and a port look alike.
 Result<Endpoint> parse_peer(std::string_view text);
 // "verbena://host[:port]/path".

@@ -98,7 +98,8 @@ int run_devices(const DevicesOptions& options) {
     devices.erase(std::remove_if(devices.begin(), devices.end(), other), devices.end());
     if (devices.empty())
       return report_error("devices", Error(ErrorCode::NotFound, "no device has the name or address '" +
-                                                                    options.device.device + "'"));
+                                                                    options.device.device + "'"),
+                          "Check the spelling; without --device all are listed.");
   }
   int status = kExitOk;
   if (options.json) {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/safe_path.h"
 #include "tools/stream_receiver.h"
@@ -19,7 +20,9 @@ constexpr double kIdleSeconds = 30;  // a server that does nothing for so long i
 constexpr Duration kPatience = Duration::milliseconds(200);
 
 Result<UniqueFd> open_parent(const std::string& path) {
-  auto entry = open_as_named(path.empty() ? "." : path);
+  auto entry = open_as_named(path);
+  if (!entry && entry.error().code() == ErrorCode::NotFound)
+    return Error(ErrorCode::NotFound, "there is no directory " + printable(path) + " to put it in");
   if (!entry) return std::move(entry).error();
   if (entry->status.kind != EntryKind::Directory)
     return Error(ErrorCode::InvalidArgument, printable(path) + " is not a directory");
@@ -56,6 +59,17 @@ Result<TransferTarget> local_target(RootKind kind, const std::string& path, cons
   return target;
 }
 
+// About what the server refuses, which is there and not here.
+std::string server_advice(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::NotFound: return "Check the path in the URL; it begins in the directory that is served.";
+    case ErrorCode::PermissionDenied:
+      return "Ask for another path, or see to the rights there and to how the server was started.";
+    case ErrorCode::ResourceExhausted: return "Free some space or memory on the server's machine, and try again.";
+    default: return {};
+  }
+}
+
 }  // namespace
 
 Result<void> FileClient::connect(const Endpoint& server) {
@@ -75,7 +89,11 @@ Result<TransferTotals> FileClient::get(const std::string& remote, const std::str
   if (!staging) return std::move(staging).error();
   staging_ = std::move(*staging);
   auto target = local_target(begin->kind, local, last_component(remote));
-  if (!target) return std::move(target).error();
+  if (!target) {
+    if (target.error().code() == ErrorCode::NotFound)
+      advice_ = "Make the directory first (`mkdir -p`), or choose another place.";
+    return std::move(target).error();
+  }
   target->force = force;
   on_total(begin->total_bytes);
   StreamReceiver receiver(*channel_, staging_, *memory, std::move(*target), observer_);
@@ -132,8 +150,10 @@ Result<message::Begin> FileClient::await_begin() {
       wait();
       continue;
     }
-    if (const auto* failed = std::get_if<message::Failed>(&**message))
+    if (const auto* failed = std::get_if<message::Failed>(&**message)) {
+      advice_ = server_advice(failed->code);
       return Error(failed->code, "the server says: " + failed->text);
+    }
     const auto* begin = std::get_if<message::Begin>(&**message);
     if (begin == nullptr)
       return Error(ErrorCode::ProtocolError, "file protocol: " + std::string(name_of(**message)) + " before Begin");
@@ -145,6 +165,13 @@ Result<message::Begin> FileClient::await_begin() {
 
 template <class Party>
 Result<TransferTotals> FileClient::run(Party& party) {
+  auto totals = move(party);
+  if (!totals) return first_error(totals.error(), channel_->connection().status());
+  return totals;
+}
+
+template <class Party>
+Result<TransferTotals> FileClient::move(Party& party) {
   double active_at = monotonic_seconds();
   while (!party.finished() || !channel_->flushed()) {
     bool further = engine_.run_once();

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "tools/message_channel.h"
 #include "tools/transfer.h"
@@ -28,12 +29,16 @@ class FileClient {
   // `root` is what stands at `local`. With `into`, `remote` must be a directory.
   Result<TransferTotals> put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
                              bool force);
+  // What the user can do about the last error, where more is known than its code tells; else empty.
+  std::string_view advice() const { return advice_; }
   // Says goodbye.
   void close();
 
  private:
   template <class Party>
   Result<TransferTotals> run(Party& party);
+  template <class Party>
+  Result<TransferTotals> move(Party& party);
   Result<message::Begin> await_begin();
   void wait();
   Result<void> check(double active_at);
@@ -43,6 +48,7 @@ class FileClient {
   TransferObserver& observer_;
   Staging staging_;
   std::unique_ptr<MessageChannel> channel_;
+  std::string advice_;
 };
 
 }  // namespace verbena::tools

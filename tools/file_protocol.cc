@@ -298,7 +298,7 @@ std::array<std::byte, 8> file_greeting() {
 
 Result<void> check_file_greeting(std::span<const std::byte> data) {
   if (data.size() < 8 || !std::equal(kMagic.begin(), kMagic.end(), data.begin()))
-    return Error(ErrorCode::ProtocolError, "the peer does not speak the file protocol");
+    return Error(ErrorCode::ProtocolError, "the peer is no verbena serve, get or put");
   const auto version = std::to_integer<unsigned>(data[4]);
   if (version != kFileProtocolVersion)
     return Error(ErrorCode::ProtocolError, "the peer speaks version " + std::to_string(version) +

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/safe_path.h"
 
@@ -35,7 +36,7 @@ bool Visit::pump() {
   if (over()) return false;
   auto further = step();
   if (!further) {
-    end(std::move(further).error());
+    end(first_error(further.error(), channel_->connection().status()));
     return true;
   }
   const double now = monotonic_seconds();
@@ -194,7 +195,7 @@ Result<std::unique_ptr<FileServer>> FileServer::create(ProgressEngine& engine, D
   auto root = open_as_named(directory);
   if (!root) return std::move(root).error();
   if (root->status.kind != EntryKind::Directory)
-    return Error(ErrorCode::InvalidArgument, printable(directory) + " is not a directory");
+    return Error(ErrorCode::InvalidArgument, "cannot serve " + printable(directory) + ": it is not a directory");
   server->root_ = std::move(root->fd);
   ListenOptions listen;
   listen.port = port;
@@ -227,7 +228,7 @@ void FileServer::welcome(ConnectionRequest request) {
     (void)request.reject(text_bytes(text));
   };
   if (auto greeting = check_file_greeting(request.private_data()); !greeting) {
-    reject("this is a file server, verbena serve; " + greeting.error().context());
+    reject("this is the file server verbena serve, for verbena get and put; " + greeting.error().context());
     return;
   }
   if (visits_.size() >= kMaxVisits) {

@@ -71,7 +71,7 @@ int serve_on(Device& device, const PingOptions& options) {
 
 int run_server(const PingOptions& options) {
   auto device = open_device(options.device);
-  if (!device) return report_error("ping", device.error());
+  if (!device) return report_error("ping", device.error(), open_advice(device.error(), options.device, nullptr));
   return finish_capture("ping", *device, serve_on(*device, options));
 }
 
@@ -117,7 +117,7 @@ void ping_on(const PingOptions& options, const PingRequest& request, PingClient&
     auto time = client.ping(sequence, seconds(options.timeout));
     if (!time) {
       ++run.failed;
-      run.error = std::move(time).error();
+      run.error = first_error(time.error(), client.connection().status());
       return;
     }
     run.times.add(time->ns);
@@ -137,18 +137,19 @@ void ping_on(const PingOptions& options, const PingRequest& request, PingClient&
   }
 }
 
-int fail(const PingOptions& options, const Endpoint& peer, const PingRequest& request, const Error& error) {
+int fail(const PingOptions& options, const Endpoint& peer, const PingRequest& request, const Error& error,
+         std::string_view what_to_do) {
   PingRun run;
   run.error = error;
   if (options.json) print_json(options, peer.to_string(), request.size, run);
-  return report_error("ping", error);
+  return report_error("ping", error, what_to_do);
 }
 
 int ping_from(Device& device, const PingOptions& options, const Endpoint& peer, const PingRequest& request) {
   auto engine = ProgressEngine::create(device, engine_options(options));
-  if (!engine) return fail(options, peer, request, engine.error());
+  if (!engine) return fail(options, peer, request, engine.error(), advice(engine.error().code()));
   auto client = PingClient::connect(*engine, device, peer, request);
-  if (!client) return fail(options, peer, request, client.error());
+  if (!client) return fail(options, peer, request, client.error(), connect_advice(client.error(), device, peer));
   PingRun run;
   {
     const StopSignals signals(*engine);
@@ -171,7 +172,8 @@ int run_client(const PingOptions& options, const PingRequest& request) {
   auto peer = parse_peer(options.peer);
   if (!peer) return report_usage("ping", peer.error().context());
   auto device = open_device_towards(options.device, *peer);
-  if (!device) return fail(options, *peer, request, device.error());
+  if (!device)
+    return fail(options, *peer, request, device.error(), open_advice(device.error(), options.device, &*peer));
   return finish_capture("ping", *device, ping_from(*device, options, *peer, request));
 }
 

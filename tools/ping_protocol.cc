@@ -30,7 +30,8 @@ std::array<std::byte, PingRequest::kWireBytes> PingRequest::to_bytes() const {
 
 Result<PingRequest> PingRequest::from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() < kWireBytes || !std::equal(kMagic.begin(), kMagic.end(), bytes.begin()))
-    return Error(ErrorCode::ProtocolError, "this is verbena ping, and the peer is not");
+    return Error(ErrorCode::ProtocolError,
+                 "this is the ping server verbena ping -s, for verbena ping; files come from verbena serve");
   const auto version = std::to_integer<unsigned>(bytes[4]);
   if (version != kVersion)
     return Error(ErrorCode::ProtocolError, "ping of version " + std::to_string(version) + ", here is version " +

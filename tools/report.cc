@@ -10,7 +10,7 @@ namespace verbena::tools {
 
 std::string_view advice(ErrorCode code) {
   switch (code) {
-    case ErrorCode::NotFound: return "Check the spelling; `verbena devices` lists devices.";
+    case ErrorCode::NotFound: return "Check the spelling.";
     case ErrorCode::AlreadyExists: return "Choose another name, or replace it with --force.";
     case ErrorCode::AddressInUse:
       return "Another program has this address or port: end it, or choose another with --device or --port.";

@@ -54,6 +54,14 @@ void tell_counters(const Device& device) {
   say(stderr, "{}\n", line);
 }
 
+std::string_view serve_advice(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::NotFound: return "Check the spelling of the directory to serve.";
+    case ErrorCode::InvalidArgument: return "Serve the directory around a file, and name the file in the URL.";
+    default: return advice(error.code());
+  }
+}
+
 int serve_on(Device& device, const ServeOptions& options) {
   EngineOptions engine_options;
   if (options.poll) engine_options.wait = WaitMode::Busy;
@@ -68,7 +76,7 @@ int serve_on(Device& device, const ServeOptions& options) {
   if (options.verbose)
     server_options.tell_arrival = [](const std::string& peer) { say(stderr, "{}: connected\n", peer); };
   auto server = FileServer::create(*engine, device, options.directory, options.port, server_options);
-  if (!server) return report_error("serve", server.error());
+  if (!server) return report_error("serve", server.error(), serve_advice(server.error()));
   const StopSignals signals(*engine);
   say(stdout, "listening on {}\n", (*server)->address().to_string());
   say(stdout, "serving {} at verbena://{}/, {}\n", printable(options.directory), (*server)->address().to_string(),
@@ -91,7 +99,7 @@ int serve_on(Device& device, const ServeOptions& options) {
 int run_serve(const ServeOptions& options) {
   raise_descriptor_limit();
   auto device = open_device(options.device);
-  if (!device) return report_error("serve", device.error());
+  if (!device) return report_error("serve", device.error(), open_advice(device.error(), options.device, nullptr));
   return finish_capture("serve", *device, serve_on(*device, options));
 }
 

@@ -242,7 +242,8 @@ int run_sim(const SimOptions& options) {
   std::unique_ptr<CaptureFile> capture;
   if (!options.pcap.empty()) {
     auto created = CaptureFile::create(options.pcap);
-    if (!created) return report_error("sim", created.error());
+    if (!created)
+      return report_error("sim", created.error(), "Name a file for --pcap in a folder that is there and writable.");
     capture = std::move(*created);
   }
   const int status = run_seeds(options, *range, *bug, capture.get());

@@ -145,15 +145,19 @@ Result<OpenedEntry> open_root(const TransferOptions& options, Console& console) 
   return root;
 }
 
+// An error may come with `what_to_do` about it, where more is known than its code tells.
 Result<Outcome> transfer(const TransferOptions& options, const Url& url, const RemotePath& remote, Device& device,
-                         Console& console) {
+                         Console& console, std::string& what_to_do) {
   Result<OpenedEntry> root = OpenedEntry{};
   if (!options.is_get) root = open_root(options, console);
   if (!root) return std::move(root).error();
   auto engine = ProgressEngine::create(device);
   if (!engine) return std::move(engine).error();
   FileClient client(*engine, device, console);
-  if (auto connected = client.connect(url.endpoint); !connected) return std::move(connected).error();
+  if (auto connected = client.connect(url.endpoint); !connected) {
+    what_to_do = connect_advice(connected.error(), device, url.endpoint);
+    return std::move(connected).error();
+  }
   const StopSignals signals(*engine);
   client.interrupted = [&signals] { return signals.requested(); };
   client.on_total = [&console](std::uint64_t bytes) { console.set_total(bytes); };
@@ -162,21 +166,25 @@ Result<Outcome> transfer(const TransferOptions& options, const Url& url, const R
                                : client.put(std::move(*root), options.path, remote.path, remote.into,
                                             options.force);
   console.finish();
+  what_to_do = client.advice();
   if (!totals) return std::move(totals).error();
   Outcome outcome{*totals, monotonic_seconds() - begun_at};
   client.close();
   return outcome;
 }
 
-int fail(const TransferOptions& options, const Console& console, const Error& error) {
+int fail(const TransferOptions& options, const Console& console, const Error& error, std::string_view what_to_do) {
   if (options.json) print_json(options, {}, nullptr, &error, console.failures());
-  return report_error(options.name(), error);
+  return report_error(options.name(), error, what_to_do);
 }
 
 int transfer_on(Device& device, const TransferOptions& options, const Url& url, const RemotePath& remote) {
   Console console(options);
-  auto outcome = transfer(options, url, remote, device, console);
-  if (!outcome) return fail(options, console, outcome.error());
+  std::string what_to_do;
+  auto outcome = transfer(options, url, remote, device, console, what_to_do);
+  if (!outcome)
+    return fail(options, console, outcome.error(),
+                what_to_do.empty() ? advice(outcome.error().code()) : std::string_view(what_to_do));
   if (options.json) print_json(options, *outcome, &device, nullptr, console.failures());
   else if (!options.quiet) print_summary(options, *outcome, device);
   if (outcome->totals.failures == 0) return kExitOk;
@@ -191,7 +199,10 @@ int run_transfer(const TransferOptions& options) {
   if (!remote) return report_usage(options.name(), remote.error().context());
   if (options.path.empty()) return report_usage(options.name(), "PATH is empty");
   auto device = open_device_towards(options.device, url->endpoint);
-  if (!device) return fail(options, Console(options), device.error());
+  if (!device) {
+    const auto what_to_do = open_advice(device.error(), options.device, &url->endpoint);
+    return fail(options, Console(options), device.error(), what_to_do);
+  }
   return finish_capture(options.name(), *device, transfer_on(*device, options, *url, *remote));
 }
 

@@ -72,6 +72,7 @@ def server_dies(setting, command, seed):
             continue
         check(client.returncode == 1 and any(word in errors for word in TROUBLE), f"{client.returncode} {errors}")
         check(len(errors.splitlines()) >= 2, f"no advice: {errors}")
+        check("RetryExceeded" not in errors or "stopped or killed" in errors, f"the advice misleads: {errors}")
         # A server may die between naming the file and saying so.
         scene.check_target(complete_allowed=command == "put")
         say(f"{command}, server killed after {delay} s: {errors.splitlines()[0]}")
@@ -113,6 +114,7 @@ def server_stops(setting, command):
     check(client.returncode in (0, 1), f"{client.returncode} {errors}")
     if client.returncode == 1:
         check(any(word in errors for word in TROUBLE), errors)
+        check("RetryExceeded" not in errors or "stopped or killed" in errors, f"the advice misleads: {errors}")
     time.sleep(max(0, STOPPED_SECONDS - (time.monotonic() - stopped)))
     server.process.send_signal(signal.SIGCONT)
     wait_until(lambda: all_gone(server), "the server noticed")

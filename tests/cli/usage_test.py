@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 
-from command import PATIENCE, Server, check, main, say, unshare
+from command import PATIENCE, Server, check, main, say, unshare, write_file
 
 COMMANDS = ["devices", "ping", "pingpong", "rping", "serve", "get", "put", "sim"]
 
@@ -160,6 +160,40 @@ def addresses_that_lead_nowhere_are_errors(setting):
     say("unreachable, refused, rejected, unknown host, foreign device, bad capture file, missing file")
 
 
+def advice_fits_what_went_wrong(setting):
+    write_file(setting.path("served", "a.bin"), 10)
+    served, file = setting.path("served"), setting.path("served", "a.bin")
+    server = Server(setting, "serve", served)
+    pinged = Server(setting, "ping", "-s")
+    missing = setting.path("no", "capture")
+    cases = [
+        (("get", server.url("none"), setting.path("x")), ["path in the URL"]),
+        (("put", setting.path("none"), server.url("")), ["cannot read", "Check the spelling."]),
+        (("put", file, server.url("up")), ["--writable", "how the server was started"]),
+        (("get", server.url("a.bin"), setting.path("x", "y") + "/"), ["there is no directory", "x/y", "mkdir -p"]),
+        (("serve", setting.path("none")), ["none", "directory to serve"]),
+        (("serve", file), ["a.bin: it is not a directory", "directory around a file"]),
+        (("ping", "no.such.host.invalid"), ["no.such.host.invalid", "spelling of the host"]),
+        (("ping", server.address, "--device", "nonesuch"), ["nonesuch", "`verbena devices`"]),
+        (("ping", "[::1]:1", "--device", "127.0.0.77"), ["other IP version", "in the device's IP version"]),
+        (("get", server.url("a.bin"), setting.path("x"), "--pcap", missing), [missing, "for --pcap"]),
+        (("serve", served, "--pcap", missing), [missing, "for --pcap"]),
+        (("ping", "-s", "--pcap", missing), [missing, "for --pcap"]),
+        (("sim", "--pcap", missing), [missing, "for --pcap"]),
+        (("ping", server.address), ["file server", "verbena get"]),
+        (("get", f"verbena://{pinged.address}/x", setting.path("x")), ["ping server", "verbena serve"]),
+    ]
+    for words, told in cases:
+        _, errors = setting.run(*words, status=1)
+        check(all(word in errors for word in told), f"{words}: {errors}")
+        check(len(errors.splitlines()) >= 2, f"{words}, no advice: {errors}")
+        check("`verbena devices`" in told or "devices` lists devices" not in errors, f"{words}: {errors}")
+        check("IP version" in errors or "4791" not in errors, f"{words}: {errors}")
+    server.stop()
+    pinged.stop()
+    say(f"{len(cases)} errors, each with its own advice")
+
+
 def a_port_is_listened_on_once(setting):
     server = Server(setting, "ping", "-s")
     host, port = server.address.rsplit(":", 1)
@@ -172,4 +206,4 @@ def a_port_is_listened_on_once(setting):
 if __name__ == "__main__":
     main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, numbers_are_read_strictly,
          words_nobody_knows_are_named, devices_are_listed_with_reasons, any_bytes_can_be_told_as_json,
-         addresses_that_lead_nowhere_are_errors, a_port_is_listened_on_once)
+         addresses_that_lead_nowhere_are_errors, advice_fits_what_went_wrong, a_port_is_listened_on_once)
