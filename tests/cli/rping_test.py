@@ -57,7 +57,7 @@ def a_persistent_server_takes_many_at_once(setting):
 def ipv6_works(setting):
     server = Server(setting, "rping", "-s", "-a", "::1")
     check(server.address.startswith("[::1]:"), server.address)
-    _, errors = setting.run(*words_of(server), "-C", "1", "-I", "127.0.0.1", status=1)
+    _, errors = setting.run(*words_of(server), "-C", "1", "-I", "127.70.0.1", status=1)
     check("IP version" in errors, errors)
     server.stop()
     say("listens on ::1, and a client of the other version is told so")
