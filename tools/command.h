@@ -48,8 +48,8 @@ Error first_error(const Error& error, const Result<void>& status);
 // The end of a command that had the device open: its exit status, which is kExitFailure when --pcap lacks packets.
 int finish_capture(std::string_view command, Device& device, int status);
 
-// What to do when no device opened, `peer` being where it was to lead, and when connecting from it failed.
-// without them its end and a port look alike.
+// "host", "host:port", "[v6]", "[v6]:port": the port is kDefaultPort when none is written. Without its brackets an IPv6
+// address and a port cannot be told apart.
 Result<Endpoint> parse_peer(std::string_view text);
 // "verbena://host[:port]/path".
 Result<Url> parse_url(std::string_view text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/command.h"
+#include "tools/number_flags.h"
 #include "tools/pingpong.h"
 #include "tools/report.h"
 #include "tools/say.h"
@@ -92,12 +93,22 @@ Result<void> exchange_messages(const PingpongOptions& options, Device& device, P
   const double seconds = static_cast<double>(taken->ns) * 1e-9;
   const std::uint64_t bytes = 2ull * settings.size * settings.iterations;
   say(stdout, "{} bytes in {:.2f} seconds = {:.2f} Mbit/sec\n", bytes, seconds,
-             static_cast<double>(bytes) * 8 / seconds / 1e6);
+      static_cast<double>(bytes) * 8 / seconds / 1e6);
   say(stdout, "{} iters in {:.2f} seconds = {:.2f} usec/iter\n", settings.iterations, seconds,
-             seconds * 1e6 / settings.iterations);
+      seconds * 1e6 / settings.iterations);
   std::fflush(stdout);
   (*pingpong)->linger();
   return {};
+}
+
+int run_on(Device& device, const PingpongOptions& options) {
+  EngineOptions engine_options;
+  engine_options.wait = options.settings.events ? WaitMode::Event : WaitMode::Busy;
+  auto engine = ProgressEngine::create(device, engine_options);
+  if (!engine) return report(engine.error());
+  const StopSignals signals(*engine);
+  const auto outcome = exchange_messages(options, device, *engine, [&] { return signals.requested(); });
+  return outcome ? kExitOk : report(outcome.error());
 }
 
 int run_pingpong(PingpongOptions& options) {
@@ -113,16 +124,12 @@ int run_pingpong(PingpongOptions& options) {
   if (options.settings.client && options.port == 0)
     return report_usage("pingpong", "-p 0 is for the server, which then takes a free port");
   options.settings.timeout = Duration{static_cast<std::int64_t>(options.timeout * 1e9)};
-  auto device = options.settings.client ? open_device_towards(options.device, {options.host, options.port})
-                                        : open_device(options.device);
-  if (!device) return report(device.error());
-  EngineOptions engine_options;
-  engine_options.wait = options.settings.events ? WaitMode::Event : WaitMode::Busy;
-  auto engine = ProgressEngine::create(*device, engine_options);
-  if (!engine) return report(engine.error());
-  const StopSignals signals(*engine);
-  const auto outcome = exchange_messages(options, *device, *engine, [&] { return signals.requested(); });
-  return outcome ? kExitOk : report(outcome.error());
+  const Endpoint peer{options.host, options.port};
+  auto device = options.settings.client ? open_device_towards(options.device, peer) : open_device(options.device);
+  if (!device)
+    return report_error("pingpong", device.error(),
+                        open_advice(device.error(), options.device, options.settings.client ? &peer : nullptr));
+  return finish_capture("pingpong", *device, run_on(*device, options));
 }
 
 }  // namespace
@@ -135,29 +142,28 @@ void add_pingpong_command(CLI::App& program, int& status) {
   auto options = std::make_shared<PingpongOptions>();
   PingpongSettings& settings = options->settings;
   command->add_option("HOST", options->host, "The server; without it, be the server");
-  command->add_option("-p,--port", options->port, "TCP port of the server; a server takes a free one with 0")
-      ->capture_default_str();
-  command->add_option("-s,--size", settings.size, "Bytes per message")
-      ->check(CLI::Range(0u, kMaxMessageSize))
-      ->capture_default_str();
+  auto* port = command->add_option("-p,--port", options->port,
+                                   "TCP port of the server; a server takes a free one with 0");
+  require_whole(port->capture_default_str(), 0, 65535);
+  auto* size = command->add_option("-s,--size", settings.size, "Bytes per message");
+  require_whole(size->capture_default_str(), 0, kMaxMessageSize);
   command->add_option("-m,--mtu", settings.mtu, "Path MTU: bytes per packet")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->capture_default_str();
-  command->add_option("-r,--rx-depth", settings.rx_depth, "Receives to post at a time")
-      ->check(CLI::Range(1u, 1u << 20))
-      ->capture_default_str();
-  command->add_option("-n,--iters", settings.iterations, "Messages each way")
-      ->check(CLI::Range(1u, 1u << 31))
-      ->capture_default_str();
+  auto* depth = command->add_option("-r,--rx-depth", settings.rx_depth, "Receives to post at a time");
+  require_whole(depth->capture_default_str(), 1, 1u << 20);
+  auto* iterations = command->add_option("-n,--iters", settings.iterations, "Messages each way");
+  require_whole(iterations->capture_default_str(), 1, 1u << 31);
   command->add_flag("-e,--events", settings.events, "Sleep until something completes (otherwise poll)");
   command->add_flag("-c,--chk", settings.check, "Check the bytes received");
-  command->add_option("-i,--ib-port", options->device_port, "Port of the device; there is one")->capture_default_str();
-  command->add_option("-g,--gid-idx", options->gid_index, "Index of the GID; there is one")->capture_default_str();
+  auto* device_port = command->add_option("-i,--ib-port", options->device_port, "Port of the device; there is one");
+  require_whole(device_port->capture_default_str(), 0, 255);
+  auto* gid_index = command->add_option("-g,--gid-idx", options->gid_index, "Index of the GID; there is one");
+  require_whole(gid_index->capture_default_str(), 0, 255);
   command->add_option("-l,--sl", options->service_level, "Refused: of no meaning here");
   for (Refusal& one : options->refused) command->add_flag(one.flag, one.given, "Refused: of no meaning here");
-  command->add_option("--timeout", options->timeout, "Seconds to wait for the peer")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
+  auto* timeout = command->add_option("--timeout", options->timeout, "Seconds to wait for the peer");
+  require_seconds(timeout->capture_default_str(), 0.001, 1e6);
   add_device_flags(*command, options->device);
   command->add_option("-d,--ib-dev", options->device.device, "As --device")->type_name("ADDRESS");
   command->callback([options, &status] { status = run_pingpong(*options); });

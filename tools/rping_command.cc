@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tools/command.h"
+#include "tools/number_flags.h"
 #include "tools/report.h"
 #include "tools/rping_client.h"
 #include "tools/rping_server.h"
@@ -45,12 +46,10 @@ int report(const Error& error) { return report_error("rping", error, rping_advic
 
 std::string pings_text(std::uint64_t pings) { return fmt::format("{} ping{}", pings, pings == 1 ? "" : "s"); }
 
-int run_server(const RpingOptions& options) {
-  auto device = open_device(options.device);
-  if (!device) return report(device.error());
-  auto engine = ProgressEngine::create(*device);
+int serve_on(Device& device, const RpingOptions& options) {
+  auto engine = ProgressEngine::create(device);
   if (!engine) return report(engine.error());
-  auto server = RpingServer::create(*engine, *device, options.port, options.persistent, options.settings);
+  auto server = RpingServer::create(*engine, device, options.port, options.persistent, options.settings);
   if (!server) return report(server.error());
   const StopSignals signals(*engine);
   say(stdout, "listening on {}\n", (*server)->address().to_string());
@@ -86,13 +85,10 @@ Result<void> ping_on(const RpingOptions& options, RpingClient& client, const Sto
   return client.connection().close();
 }
 
-int run_client(const RpingOptions& options) {
-  const Endpoint peer{options.address, options.port};
-  auto device = open_device_towards(options.device, peer);
-  if (!device) return report(device.error());
-  auto engine = ProgressEngine::create(*device);
+int ping_from(Device& device, const RpingOptions& options, const Endpoint& peer) {
+  auto engine = ProgressEngine::create(device);
   if (!engine) return report(engine.error());
-  auto client = RpingClient::connect(*engine, *device, peer, options.settings);
+  auto client = RpingClient::connect(*engine, device, peer, options.settings);
   if (!client) return report(client.error());
   std::uint64_t done = 0;
   Result<void> outcome;
@@ -103,6 +99,16 @@ int run_client(const RpingOptions& options) {
   say(stdout, "{}: {} of {} bytes\n", peer.to_string(), pings_text(done), options.settings.bytes);
   std::fflush(stdout);
   return outcome ? kExitOk : report(outcome.error());
+}
+
+int run_on_device(const RpingOptions& options) {
+  const Endpoint peer{options.address, options.port};
+  auto device = options.server ? open_device(options.device) : open_device_towards(options.device, peer);
+  if (!device)
+    return report_error("rping", device.error(),
+                        open_advice(device.error(), options.device, options.server ? nullptr : &peer));
+  const int status = options.server ? serve_on(*device, options) : ping_from(*device, options, peer);
+  return finish_capture("rping", *device, status);
 }
 
 // What is wrong with the words; empty when nothing is.
@@ -128,7 +134,7 @@ int run_rping(RpingOptions options) {
   options.settings.bytes = options.size.value_or(options.server ? kMaxRpingBytes : kDefaultRpingBytes);
   if (options.debug)
     options.settings.tell = [](const std::string& text) { say(stderr, "rping: {}\n", printable(text)); };
-  return options.server ? run_server(options) : run_client(options);
+  return run_on_device(options);
 }
 
 }  // namespace
@@ -143,22 +149,21 @@ void add_rping_command(CLI::App& program, int& status) {
   command->add_flag("-c", options->client, "Be the client");
   command->add_option("-a", options->address, "Server: own address (the default device's when left out). "
                                               "Client: the server's address")->type_name("ADDRESS");
-  command->add_option("-p,--port", options->port, "Port of the server; a server takes a free one with 0")
-      ->capture_default_str();
+  auto* port = command->add_option("-p,--port", options->port, "Port of the server; a server takes a free one with 0");
+  require_whole(port->capture_default_str(), 0, 65535);
   command->add_option("-I", options->source, "Client: own address")->type_name("ADDRESS");
-  command->add_option("-S", options->size, "Bytes per ping (64); server: the most it takes (65535)")
-      ->check(CLI::Range(kMinRpingBytes, kMaxRpingBytes));
-  command->add_option("-C", options->settings.count, "Pings; 0: any number. Server: what each client must make")
-      ->check(CLI::Range(std::uint64_t{0}, kMaxRpingCount))
-      ->capture_default_str();
+  auto* size = command->add_option("-S", options->size, "Bytes per ping (64); server: the most it takes (65535)");
+  require_whole(size, kMinRpingBytes, kMaxRpingBytes);
+  auto* count = command->add_option("-C", options->settings.count,
+                                    "Pings; 0: any number. Server: what each client must make");
+  require_whole(count->capture_default_str(), 0, kMaxRpingCount);
   command->add_flag("-P", options->persistent, "Server: stay for any number of clients, many at once");
   command->add_flag("-v", options->settings.verbose, "Print the data of every ping");
   command->add_flag("-V", options->settings.validate, "Check the data of every ping");
   command->add_flag("-d", options->debug, "Tell of every message on standard error");
   command->add_flag("-q", options->own_queue_pair, "Refused: of no meaning here");
-  command->add_option("--timeout", options->timeout, "Client: seconds to wait for an answer")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
+  auto* timeout = command->add_option("--timeout", options->timeout, "Client: seconds to wait for an answer");
+  require_seconds(timeout->capture_default_str(), 0.001, 1e6);
   add_device_flags(*command, options->device);
   command->callback([options, &status] { status = run_rping(*options); });
 }

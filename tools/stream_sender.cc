@@ -79,13 +79,13 @@ Result<void> StreamSender::begin_entry(WalkItem item) {
       return send(message::File{id, item.status.mode, item.status.size, item.name}, {});
     case WalkItem::Kind::Directory:
       ++next_id_;
-      ++totals_.directories;
       in_flight_[id] = item.path;
       open_directories_.push_back(id);
       return send(message::Directory{id, item.status.mode, item.name}, {});
     case WalkItem::Kind::DirectoryEnd: {
       Outstanding last;
       last.ends = open_directories_.back();
+      last.is_directory_end = true;
       open_directories_.pop_back();
       return send(message::DirectoryEnd{}, last);
     }
@@ -185,6 +185,7 @@ void StreamSender::settle(const Outstanding& outstanding) {
     totals_.bytes += outstanding.size;
     observer_.file_done(entry->second, outstanding.size, outstanding.digest);
   }
+  if (outstanding.is_directory_end && refused_.count(*outstanding.ends) == 0) ++totals_.directories;
   refused_.erase(*outstanding.ends);
   in_flight_.erase(entry);
 }
@@ -197,7 +198,6 @@ Result<void> StreamSender::refused(const message::Refused& refusal) {
   const auto level = std::find(open_directories_.begin(), open_directories_.end(), refusal.id);
   if (level == open_directories_.end()) return {};
   // A directory that is not wanted: neither is anything in it.
-  --totals_.directories;
   walk_.abandon(static_cast<std::size_t>(open_directories_.end() - level) - 1);
   return {};
 }

@@ -39,6 +39,7 @@ class StreamSender {
     std::optional<std::uint16_t> slot{};
     std::uint32_t length = 0;           // with a slot
     std::optional<std::uint32_t> ends{};  // the entry whose last message this is
+    bool is_directory_end = false;
     bool is_file_end = false;           // complete, with `digest`
     std::uint64_t size = 0;
     DigestBytes digest{};

@@ -57,11 +57,15 @@ def a_capture_that_cannot_be_written_fails_the_command(setting):
     check(os.path.getsize(setting.path("served", "up")) == 1000, "the transfer itself")
     plain.stop()
     pinged.stop()
-    for words in (("serve", setting.path("served")), ("ping", "-s")):
+    pinged = Server(setting, "rping", "-s")
+    host, port = pinged.address.rsplit(":", 1)
+    _, errors = setting.run("rping", "-c", "-a", host, "-p", port, "-C", "1", *full, status=1)
+    check(errors.startswith(f"verbena rping: the capture /dev/full {INCOMPLETE}\n"), errors)
+    for words in (("serve", setting.path("served")), ("ping", "-s"), ("pingpong",)):
         server = Server(setting, *words, *full)
         if words[0] == "serve":
             setting.run("get", server.url("file"), setting.path("got"), "--force")
-        server.stop(expected=1)
+        server.stop(expected=1)  # pingpong has nobody to play with, too
         check(INCOMPLETE in server.errors(), server.errors())
     say(errors.splitlines()[0])
 

@@ -54,6 +54,11 @@ def numbers_are_read_strictly(setting):
              (("ping", "x", "-i"), "--interval: |0 to 1000000", ("nan", "-1", "inf", "1000001", "-0.5")),
              (("ping", "x", "-W"), "--timeout: |0.001 to 1000000", ("nan", "0", "1s")),
              (("ping", "-s", "--port"), "0 to 65535", ("70000", "-1", "http", " 1", "+1", "")),
+             (("rping", "-s", "-p"), "--port: |0 to 65535", ("70000", "-1")),
+             (("rping", "-s", "-C"), "-C: |0 to ", ("-3", "1e3")),
+             (("rping", "-s", "--timeout"), "0.001 to 1000000", ("nan",)),
+             (("pingpong", "-n"), "--iters: |1 to 2147483648", ("0", "-1", "4294967297")),
+             (("pingpong", "-s"), "--size: |0 to 1073741824", ("-1", "4294967297")),
              (("serve", ".", "--port"), "0 to 65535", ("65536", "65536e0")),
              (("sim", "--seeds"), "FIRST:COUNT", ("5", "-1:2", "1:0", "1:-1", f"{most}:2", f"1:{most + 1}", "a:b"))]
     for words, told, values in flags:
