@@ -21,11 +21,13 @@ OPTIONS are the same on both sides, each "--key value"; an unknown key is an err
   --mtu BYTES            payload of a full packet: 1024 or 4096
   --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
   --device ADDRESS       the address to use, where it is not to be a free one of loopback
+  --wait busy|event      how both sides wait; busy unless told otherwise
   --cpu N                the CPU to be pinned to; every thread that works during the measurement stays on it
 
 The server prints "ready<TAB>TOKEN<TAB>address" when a client may come, and flushes. TOKEN has no white space; what
 is in it is between the two programs (verbena://127.0.0.1:7471/, say). It binds loopback addresses unless told
-otherwise, serves one client, and exits 0 when that has left. Both sides busy-poll, the passive one too.
+otherwise, serves one client, and exits 0 when that has left. Both sides busy-poll, the passive one too, unless told
+otherwise.
 
 The client prints on standard output, and nothing else there ("<TAB>" is one tab, NAME is the value of --name):
   latency     NAME.p50<TAB>VALUE<TAB>us   and NAME.p99; VALUE is the whole round trip, not the half

@@ -24,6 +24,7 @@ struct Options {
   std::string role, connect, device, name = "verbena", op = "send", test = "latency", transport = "udp";
   std::uint32_t size = 8, iterations = 10000, depth = 8, mtu = 4096, receive_buffer = 0;
   int cpu = -1;
+  WaitMode wait = WaitMode::Busy;
 };
 
 [[noreturn]] void die(const std::string& what) {
@@ -77,6 +78,10 @@ Options parse(int argc, char** argv) {
       o.mtu = number();
     else if (key == "--rcvbuf")
       o.receive_buffer = number();
+    else if (key == "--wait" && value == "busy")
+      o.wait = WaitMode::Busy;
+    else if (key == "--wait" && value == "event")
+      o.wait = WaitMode::Event;
     else if (key == "--cpu")
       o.cpu = static_cast<int>(number());
     else
@@ -104,7 +109,7 @@ class End {
   explicit End(const Options& options)
       : options_(options),
         device_(must(Device::open(open_options(options)))),
-        engine_(must(ProgressEngine::create(device_, {WaitMode::Busy}))),
+        engine_(must(ProgressEngine::create(device_, {options.wait}))),
         source_(must(device_.allocate_memory(options.size))),
         target_(must(device_.allocate_memory(options.size))) {
     std::fill(target_.bytes().begin(), target_.bytes().end(), std::byte{0});

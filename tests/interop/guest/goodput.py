@@ -63,7 +63,9 @@ def rxe_once(guest, messages, gids):
 
 
 def verbena(guest, programs, messages):
-    common = f"--op write --test bandwidth --size {MESSAGE_BYTES} --mtu {PATH_MTU} --depth 128 --iterations {messages}"
+    # Sleeping, as the kernel's device does: where processors are emulated, one that polls takes from the other.
+    common = (f"--op write --test bandwidth --size {MESSAGE_BYTES} --mtu {PATH_MTU} --depth 16 --wait event "
+              f"--iterations {messages}")
     program = f"{programs}/bench_verbena"
     with guest.start(f"{program} server --device {B} {common}") as server:
         token = server.until("ready").output().split("\t")[1]

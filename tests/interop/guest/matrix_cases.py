@@ -32,7 +32,7 @@ def whole(mtu):
     return lambda world: run_matrix(world, "--mtu", mtu)
 
 
-def over(netem):
+def over(netem, mtu):
     """Misbehaviour in both directions: netem shapes what leaves the guest, and by way of an ifb what comes in."""
     def case(world):
         guest = world.guest
@@ -41,7 +41,7 @@ def over(netem):
         try:
             for device in ("net0", "in0"):
                 guest.run(f"tc qdisc replace dev {device} root netem {netem} limit 100000")
-            return run_matrix(world, "--mixed")
+            return run_matrix(world, "--mixed", "--mtu", mtu)
         finally:
             guest.run("tc filter del dev net0 ingress pref 9999; tc qdisc del dev net0 root; ip link del in0")
     return case
@@ -53,5 +53,6 @@ def cases():
 
 
 def alone():
-    for name, netem in FAULTS.items():
-        yield f"netem: {name}, both ways", over(netem)
+    for number, (name, netem) in enumerate(FAULTS.items()):
+        mtu = (1024, 4096)[number % 2]
+        yield f"netem: {name}, both ways, path MTU {mtu}", over(netem, mtu)
