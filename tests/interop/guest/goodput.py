@@ -64,7 +64,7 @@ def rxe_once(guest, messages, gids):
 
 def verbena(guest, programs, messages):
     # Sleeping, as the kernel's device does: where processors are emulated, one that polls takes from the other.
-    common = (f"--op write --test bandwidth --size {MESSAGE_BYTES} --mtu {PATH_MTU} --depth 16 --wait event "
+    common = (f"--op write --test bandwidth --size {MESSAGE_BYTES} --mtu {PATH_MTU} --depth 4 --wait event "
               f"--iterations {messages}")
     program = f"{programs}/bench_verbena"
     with guest.start(f"{program} server --device {B} {common}") as server:

@@ -16,6 +16,7 @@ FAULTS = {
 def run_matrix(world, *words, seconds=300):
     """What it printed last. The kernel's side is slow under emulation, and waits by itself."""
     side = world.side()
+    world.introduce(side)
     with world.there(f"{world.programs}/verbs_peer {side.port}") as peer:
         world.wait_for(f"ss -Hltn sport = :{side.port} | grep -q .")
         with world.here("matrix", "--device", side.here, "--peer", f"{GUEST}:{side.port}", "--peer-gid",

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
-from guest import GUEST, GUEST6, GuestError, ip
+from guest import GUEST, GUEST6, MAC, GuestError, ip
 
 ATTRIBUTES = {"REQ": 0x10, "MRA": 0x11, "REJ": 0x12, "REP": 0x13, "RTU": 0x14, "DREQ": 0x15, "DREP": 0x16}
 
@@ -81,6 +82,12 @@ class World:
             side = Side(self.sides, six)
         ip("addr", "add", f"{side.here}/{64 if six else 16}", "dev", "tap0", *(["nodad"] if six else []))
         return side
+
+    def introduce(self, side):
+        """Both ends know each other's link address: what is tested is not what becomes of a lost ARP."""
+        mac = Path("/sys/class/net/tap0/address").read_text().strip()
+        self.guest.run(f"ip neigh replace {side.here} lladdr {mac} dev net0")
+        ip("neigh", "replace", GUEST, "lladdr", MAC, "dev", "tap0")
 
     def here(self, program, *arguments):
         with self.lock:
