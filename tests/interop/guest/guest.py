@@ -172,6 +172,7 @@ def ip(*arguments):
     result = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise GuestError(f"`ip {' '.join(arguments)}` failed: {result.stderr.strip()}")
+    return result.stdout
 
 
 def add_tap():

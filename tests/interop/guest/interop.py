@@ -84,6 +84,8 @@ def run(options):
     if options.list:
         print("\n".join(name for name, _ in together() + list(alone(None))))
         return 0
+    if not at_once and not any(options.only in name for name, _ in alone(None)):
+        raise GuestError(f"no case has {options.only!r} in its name; --list shows them")
     shutil.rmtree(options.folder, ignore_errors=True)
     started = time.monotonic()
     with Guest(options.image, options.folder) as guest:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 from guest import GUEST, GUEST6, MAC, GuestError, ip
 
@@ -85,7 +84,7 @@ class World:
 
     def introduce(self, side):
         """Both ends know each other's link address: what is tested is not what becomes of a lost ARP."""
-        mac = Path("/sys/class/net/tap0/address").read_text().strip()
+        mac = ip("-o", "link", "show", "dev", "tap0").split("link/ether ")[1].split()[0]
         self.guest.run(f"ip neigh replace {side.here} lladdr {mac} dev net0")
         ip("neigh", "replace", GUEST, "lladdr", MAC, "dev", "tap0")
 
