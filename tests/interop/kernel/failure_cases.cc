@@ -110,6 +110,8 @@ void empty_needs_no_key(World& w, SendOpcode opcode) {
   const Request request{1, opcode, SendFlags::Signaled, {}, 0x1000, Key{0xdeadbeef}};
   w.requester.post_send(link.requester, {&request, 1});
   expect_outcomes(w, w.requester, link.requester, Queue::Send, {{1}});
+  // A responder that is slow to answer is asked again.
+  if (opcode == SendOpcode::RdmaRead && w.responder.manners().repeated_empty_read_needs_key) return;
   expect_state(w, w.responder, link.responder, QueuePairState::Rts);
 }
 

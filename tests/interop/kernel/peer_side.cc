@@ -40,7 +40,8 @@ Manners manners_of(const std::string& device) {
           .too_long_at_receive = CompletionStatus::LocalQpOperationError,
           .refused_write_takes_receive = true,
           .refusal_raises_event = false,
-          .post_refuses_misaligned = true};
+          .post_refuses_misaligned = true,
+          .repeated_empty_read_needs_key = true};
 }
 
 Result<int> connect_to(const std::string& host_and_port) {

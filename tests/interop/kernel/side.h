@@ -99,6 +99,8 @@ struct Manners {
   bool refusal_raises_event = true;
   // A misaligned atomic is refused at the post.
   bool post_refuses_misaligned = false;
+  // An empty READ needs no key, but its duplicate does, and ends the queue pair.
+  bool repeated_empty_read_needs_key = false;
 };
 
 class Side {
