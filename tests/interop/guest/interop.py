@@ -24,7 +24,12 @@ from wire import Wire  # noqa: E402
 from world import World  # noqa: E402
 
 
-def run_case(world, name, case):
+def run_case(world, name, case, again):
+    """With `again`, a case that failed has a second try, and the first is shown."""
+    return run_once(world, name, case) or (again and run_once(world, name + ", second try", case))
+
+
+def run_once(world, name, case):
     started = time.monotonic()
     try:
         detail, ok = case(world) or "", True
@@ -75,6 +80,7 @@ def parse():
     parser.add_argument("--image", type=Path)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", default="", help="cases with this in their name")
+    parser.add_argument("--again", action="store_true", help="a second try for a case that failed")
     parser.add_argument("--jobs", type=int, default=6)
     return parser.parse_args()
 
@@ -95,8 +101,8 @@ def run(options):
         wire = Wire(options.folder)
         one_by_one = [named for named in alone(wire) if options.only in named[0]]
         with ThreadPoolExecutor(options.jobs) as pool:
-            results = list(pool.map(lambda named: run_case(world, *named), at_once))
-        results += [run_case(world, *named) for named in one_by_one]
+            results = list(pool.map(lambda named: run_case(world, *named, options.again), at_once))
+        results += [run_case(world, *named, options.again) for named in one_by_one]
     failed = results.count(False)
     print(f"{time.monotonic() - started:.1f} s")
     if failed or not results:
