@@ -28,21 +28,14 @@ class Job:
 
     def __init__(self, guest, number, command):
         self.guest, self.number, self.command = guest, number, command
-        self.status = None
 
     def output(self):
-        return (self.guest.folder / f"{self.number}.out").read_text(errors="replace")
+        path = self.guest.folder / f"{self.number}.out"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def wait(self, seconds=30):
-        """The exit status; None when the command still runs."""
-        end = time.monotonic() + seconds
-        while self.status is None:
-            self.status = self.guest.ask({"do": "poll", "id": self.number})["status"]
-            if time.monotonic() >= end:
-                break
-            if self.status is None:
-                time.sleep(0.05)
-        return self.status
+        """The exit status, or the negative signal number; None when the command still runs."""
+        return self.guest.wait(self.number, seconds)
 
     def until(self, text, seconds=15):
         """Waits until the output holds `text`."""
@@ -54,7 +47,7 @@ class Job:
         return self
 
     def kill(self, number=signal.SIGKILL):
-        self.guest.ask({"do": "kill", "id": self.number, "signal": int(number)})
+        self.guest.tell({"do": "kill", "id": self.number, "signal": int(number)})
 
     def __enter__(self):
         return self
@@ -74,8 +67,10 @@ class Guest:
         self.console = self.folder / "console"
         shutil.copy(HERE / "agent.py", self.folder / "agent.py")
         self.channel = None
-        self.lock = threading.Lock()
-        self.pending = b""
+        self.news = threading.Condition()
+        self.jobs = 0
+        self.ended = {}  # job number: status
+        self.gone = ""  # why the guest can do nothing more
         add_tap()
         channel = self.folder / "channel"
         channel.unlink(missing_ok=True)
@@ -113,33 +108,52 @@ class Guest:
                 if time.monotonic() > end:
                     raise GuestError(f"QEMU opened no channel; log: {self.folder}/qemu.log") from None
                 time.sleep(0.02)
-        if not self.receive(end - time.monotonic()).get("ready"):
-            raise GuestError("the guest's agent said something else than ready")
+        self.channel.settimeout(max(end - time.monotonic(), 1))
+        lines = self.channel.makefile("rb")
+        try:
+            ready = lines.readline()
+        except OSError:
+            ready = b""
+        if not ready or not json.loads(ready).get("ready"):
+            raise GuestError(f"the guest does not come up; its console: {self.console}")
+        self.channel.settimeout(None)
+        threading.Thread(target=self.listen, args=[lines], daemon=True).start()
 
-    def receive(self, seconds):
-        end = time.monotonic() + seconds
-        while b"\n" not in self.pending:
-            left = end - time.monotonic()
-            if left <= 0 or self.process.poll() is not None:
-                raise GuestError(f"the guest does not answer; its console: {self.console}")
-            self.channel.settimeout(min(left, 1))
-            try:
-                got = self.channel.recv(65536)
-            except socket.timeout:
-                continue
-            if not got:
-                raise GuestError(f"the guest has gone; its console: {self.console}")
-            self.pending += got
-        line, self.pending = self.pending.split(b"\n", 1)
-        return json.loads(line)
+    def listen(self, lines):
+        """A thread: takes note of what ended, until the guest itself does."""
+        try:
+            for line in lines:
+                end = json.loads(line)
+                with self.news:
+                    self.ended[end["id"]] = end["status"]
+                    self.news.notify_all()
+        except (OSError, ValueError):
+            pass
+        with self.news:
+            self.gone = f"the guest has gone; its console: {self.console}"
+            self.news.notify_all()
 
-    def ask(self, request, seconds=60):
-        with self.lock:
+    def wait(self, number, seconds):
+        with self.news:
+            self.news.wait_for(lambda: number in self.ended or self.gone, seconds)
+            if number in self.ended:
+                return self.ended[number]
+            if self.gone:
+                raise GuestError(self.gone)
+            return None
+
+    def tell(self, request):
+        try:
             self.channel.sendall(json.dumps(request).encode() + b"\n")
-            return self.receive(seconds)
+        except OSError:
+            raise GuestError(f"the guest has gone; its console: {self.console}") from None
 
     def start(self, command):
-        return Job(self, self.ask({"do": "start", "command": command})["id"], command)
+        with self.news:
+            self.jobs += 1
+            job = Job(self, self.jobs, command)
+            self.tell({"do": "start", "id": job.number, "command": command})
+        return job
 
     def run(self, command, seconds=60):
         """What the command printed; GuestError when it failed or took longer."""
@@ -153,9 +167,9 @@ class Guest:
     def stop(self):
         if self.channel is not None and self.process.poll() is None:
             try:
-                self.channel.sendall(b'{"do": "stop"}\n')
+                self.tell({"do": "stop"})
                 self.process.wait(5)
-            except (OSError, subprocess.TimeoutExpired):
+            except (GuestError, subprocess.TimeoutExpired):
                 pass
         if self.process.poll() is None:
             self.process.kill()

@@ -52,8 +52,6 @@ def together():
 def alone(wire):
     """Cases that change the link or the guest for everybody, in this order."""
     yield "wire: ICRC and dissection of every packet so far", wire.judge if wire else None
-    yield from matrix_cases.alone()
-    yield "rping: kernel -> verbena, every packet twice", tool_cases.twice_asked
     yield "goodput under loss beside rxe", goodput.case
 
 

@@ -2,6 +2,7 @@
 """Every operation and every refusal, both ways, by tests/interop/kernel; then a mixture over a link that misbehaves."""
 
 from guest import GUEST, GuestError
+from world import Shaped
 
 # What netem does to the packets of each direction.
 FAULTS = {
@@ -13,12 +14,11 @@ FAULTS = {
 }
 
 
-def run_matrix(world, *words, seconds=300):
+def run_matrix(world, side, *words, seconds=300):
     """What it printed last. The kernel's side is slow under emulation, and waits by itself."""
-    side = world.side()
     world.introduce(side)
     with world.there(f"{world.programs}/verbs_peer {side.port}") as peer:
-        world.wait_for(f"ss -Hltn sport = :{side.port} | grep -q .")
+        world.wait_for_listener(side.port)
         with world.here("matrix", "--device", side.here, "--peer", f"{GUEST}:{side.port}", "--peer-gid",
                         world.gid_index, *words) as matrix:
             status = matrix.wait(seconds)
@@ -30,30 +30,21 @@ def run_matrix(world, *words, seconds=300):
 
 
 def whole(mtu):
-    return lambda world: run_matrix(world, "--mtu", mtu)
+    return lambda world: run_matrix(world, world.side(), "--mtu", mtu)
 
 
 def over(netem, mtu):
-    """Misbehaviour in both directions: netem shapes what leaves the guest, and by way of an ifb what comes in."""
+    """Misbehaviour in both directions."""
     def case(world):
-        guest = world.guest
-        guest.run("modprobe ifb numifbs=0; ip link add in0 type ifb; ip link set in0 up; "
-                  "tc filter add dev net0 ingress pref 9999 matchall action mirred egress redirect dev in0")
-        try:
-            for device in ("net0", "in0"):
-                guest.run(f"tc qdisc replace dev {device} root netem {netem} limit 100000")
-            return run_matrix(world, "--mixed", "--mtu", mtu)
-        finally:
-            guest.run("tc filter del dev net0 ingress pref 9999; tc qdisc del dev net0 root; ip link del in0")
+        side = world.side()
+        with Shaped(world, side, netem):
+            return run_matrix(world, side, "--mixed", "--mtu", mtu)
     return case
 
 
 def cases():
     for mtu in (1024, 4096):
         yield f"matrix: path MTU {mtu}", whole(mtu)
-
-
-def alone():
     for number, (name, netem) in enumerate(FAULTS.items()):
         mtu = (1024, 4096)[number % 2]
         yield f"netem: {name}, both ways, path MTU {mtu}", over(netem, mtu)

@@ -6,6 +6,7 @@ import time
 
 from cm_cases import expect
 from guest import GUEST, GuestError
+from world import Shaped
 
 PINGS = 5
 
@@ -15,8 +16,8 @@ def rping_client(*flags, six=False):
     def case(world):
         side = world.side(six)
         listen = "::0" if six else "0.0.0.0"
-        with world.there(f"stdbuf -oL rping -s -a {listen} -p {side.port} -C {PINGS} -d {' '.join(flags)}") as server:
-            server.until("rdma_listen")
+        with world.there(f"rping -s -a {listen} -p {side.port} -C {PINGS} {' '.join(flags)}") as server:
+            world.wait_for_service(side.port)
             with world.here("verbena", "rping", "-c", "-a", side.there, "-I", side.here, "-p", side.port, "-C", PINGS,
                             "-v", "-V", *flags) as client:
                 text = expect(client, 0)
@@ -46,8 +47,8 @@ def persistent_there(world):
     def client(own):
         return world.here("verbena", "rping", "-c", "-a", side.there, "-I", own.here, "-p", side.port, "-C", PINGS,
                           "-V")
-    with world.there(f"stdbuf -oL rping -s -P -p {side.port} -d") as server:
-        server.until("rdma_listen")
+    with world.there(f"rping -s -P -p {side.port}") as server:
+        world.wait_for_service(side.port)
         for _ in range(2):
             with client(side) as one:
                 expect(one, 0)
@@ -75,8 +76,8 @@ def persistent_here(world):
 def killed_there(world):
     """The kernel's process is killed in the middle: ours says so, and the next conversation works."""
     side = world.side()
-    with world.there(f"stdbuf -oL rping -s -p {side.port} -d") as server:
-        server.until("rdma_listen")
+    with world.there(f"rping -s -p {side.port}") as server:
+        world.wait_for_service(side.port)
         with world.here("verbena", "rping", "-c", "-a", side.there, "-I", side.here, "-p", side.port, "-v") as client:
             client.until("rdma-ping-2")
             server.kill()
@@ -107,18 +108,15 @@ def killed_here(world):
 def twice_asked(world):
     """Every packet of the kernel's arrives twice while it connects: one connection comes of it."""
     side = world.side()
-    guest = world.guest
-    guest.run("tc qdisc replace dev net0 root netem duplicate 100% limit 100000")
-    try:
-        with world.here("verbena", "rping", "-s", "-P", "-a", side.here, "-p", side.port, "-v") as server:
-            server.until(str(side.port))
-            with world.there(f"rping -c -a {side.here} -p {side.port} -C {PINGS} -v -V") as client:
-                expect(client, 0)
-            time.sleep(0.2)
-            if server.output().count("rdma-ping-0:") != 1:
-                raise GuestError(f"not one connection:\n{server.output()}")
-    finally:
-        guest.run("tc qdisc del dev net0 root")
+    world.introduce(side)
+    with Shaped(world, side, "duplicate 100%", ways=["egress"]), \
+            world.here("verbena", "rping", "-s", "-P", "-a", side.here, "-p", side.port, "-v") as server:
+        server.until(str(side.port))
+        with world.there(f"rping -c -a {side.here} -p {side.port} -C {PINGS} -v -V") as client:
+            expect(client, 0)
+        time.sleep(0.2)
+        if server.output().count("rdma-ping-0:") != 1:
+            raise GuestError(f"not one connection:\n{server.output()}")
 
 
 def pingpong_client(*flags):
@@ -127,7 +125,7 @@ def pingpong_client(*flags):
         side = world.side()
         words = " ".join(map(str, flags))
         with world.there(f"ibv_rc_pingpong -d rxe0 -g {world.gid_index} -p {side.port} {words}") as server:
-            world.wait_for(f"ss -Hltn sport = :{side.port} | grep -q .")
+            world.wait_for_listener(side.port)
             with world.here("verbena", "pingpong", "-d", side.here, "-p", side.port, *flags, GUEST) as client:
                 expect(client, 0, "usec/iter")
             expect(server, 0, "usec/iter")
@@ -154,8 +152,8 @@ def cmatose(server, connections, messages, size):
         words = ["-c", connections, "-C", messages, "-S", size, "-p", side.port]
         there = "ucmatose " + " ".join(map(str, words))
         if server == "kernel":
-            with world.there(f"stdbuf -oL {there}") as listener:
-                world.wait_for(f"rdma resource show cm_id | grep -q ':{side.port} '")
+            with world.there(there) as listener:
+                world.wait_for_service(side.port)
                 with world.here("cmatose_peer", "-s", side.there, "-b", side.here, *words) as connector:
                     expect(connector, 0, f"client: {connections} connections")
                 expect(listener, 0, "test complete", "return status 0")
@@ -178,6 +176,7 @@ def cases():
         yield f"rping: kernel -> verbena, {size} bytes", rping_server("-S", str(size))
     yield "rping: persistent kernel server", persistent_there
     yield "rping: persistent verbena server", persistent_here
+    yield "rping: kernel -> verbena, every packet twice", twice_asked
     yield "rping: kernel server killed", killed_there
     yield "rping: verbena server killed", killed_here
     for flags in (("-n", 200), ("-s", 65536, "-m", 4096, "-n", 100), ("-e", "-c", "-n", 100),

@@ -99,7 +99,16 @@ class World:
 
     def wait_for(self, condition):
         """Until a command succeeds in the guest."""
-        self.guest.run(f"for i in $(seq 200); do {condition} && exit 0; sleep 0.05; done; exit 1")
+        self.guest.run(f"for i in {{1..200}}; do {condition} && exit 0; sleep 0.1; done; exit 1")
+
+    def wait_for_listener(self, port):
+        """Until the guest listens on a TCP port; the shell asks the kernel itself, a program would cost more."""
+        self.wait_for("read -rd '' four </proc/net/tcp; read -rd '' six </proc/net/tcp6; "
+                      f"[[ $four$six =~ :{port:04X}\\ 0+:0000\\ 0A ]]")
+
+    def wait_for_service(self, port):
+        """Until the guest listens with rdma_cm."""
+        self.wait_for(f"rdma resource show cm_id | grep -q ':{port} '")
 
     # kernel_connect and verbena_connect speak alike: SIDE is "kernel" or "verbena".
     def listen(self, kind, side, answer="accept", text="fine"):
@@ -141,3 +150,27 @@ class Dropped:
 
     def __exit__(self, *_):
         self.world.guest.run(f"tc filter del dev net0 {self.way} pref {self.pref}")
+
+
+class Shaped:
+    """While the block runs, netem treats IPv4 packets between the guest and one side, and no others."""
+
+    def __init__(self, world, side, netem, ways=("egress", "ingress")):
+        self.guest, self.side, self.netem, self.ways = world.guest, side, netem, ways
+        self.device = f"netem{side.number}"
+        self.pref = 10000 + side.number
+
+    def __enter__(self):
+        commands = [f"modprobe ifb numifbs=0; ip link add {self.device} txqlen 100000 type ifb",
+                    f"ip link set {self.device} up",
+                    f"tc qdisc add dev {self.device} root netem {self.netem} limit 100000"]
+        for way in self.ways:
+            end = "dst" if way == "egress" else "src"
+            commands.append(f"tc filter add dev net0 {way} protocol ip pref {self.pref} u32 "
+                            f"match ip {end} {self.side.here}/32 action mirred egress redirect dev {self.device}")
+        self.guest.run("set -e; " + "; ".join(commands))
+        return self
+
+    def __exit__(self, *_):
+        filters = [f"tc filter del dev net0 {way} pref {self.pref}" for way in self.ways]
+        self.guest.run("; ".join(filters) + f"; ip link del {self.device}")
