@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/receiver.h"
 
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -15,8 +17,6 @@ struct Notes {
   std::size_t segment_bytes = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = wire::Path{}.hop_limit;
-  bool has_drops = false;
-  std::uint32_t drops = 0;
 };
 
 template <class T>
@@ -39,9 +39,6 @@ Notes read_notes(msghdr& header) {
       notes.traffic_class = static_cast<std::uint8_t>(payload_of<int>(item));
     } else if ((level == IPPROTO_IP && type == IP_TTL) || (level == IPPROTO_IPV6 && type == IPV6_HOPLIMIT)) {
       notes.hop_limit = static_cast<std::uint8_t>(payload_of<int>(item));
-    } else if (level == SOL_SOCKET && type == SO_RXQ_OVFL) {
-      notes.has_drops = true;
-      notes.drops = payload_of<std::uint32_t>(item);
     }
   }
   return notes;
@@ -88,14 +85,15 @@ int Receiver::read_one() {
 
 std::span<const ReceivedTrain> Receiver::receive(SocketCounters& counters) {
   ++counters.receive_calls;
-  const int got = streaming_ ? ::recvmmsg(socket_.get(), headers_.data(),
+  const int got = finds_in_a_row_ >= 2 ? ::recvmmsg(socket_.get(), headers_.data(),
                                           static_cast<unsigned>(headers_.size()), MSG_DONTWAIT, nullptr)
                              : read_one();
-  streaming_ = got > 0;
   if (got <= 0) {
+    finds_in_a_row_ = 0;
     if (got < 0 && errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
     return {};
   }
+  ++finds_in_a_row_;
   const auto count = static_cast<std::size_t>(got);
   for (std::size_t i = 0; i < count; ++i) read(i, counters);
   counters.received_trains += count;
@@ -118,10 +116,14 @@ void Receiver::read(std::size_t slot, SocketCounters& counters) {
   counters.received_bytes += bytes;
   counters.received_datagrams +=
       bytes <= train.segment_bytes ? 1 : (bytes + train.segment_bytes - 1) / train.segment_bytes;
-  if (notes.has_drops) {
-    counters.receive_drops += notes.drops - kernel_drops_;
-    kernel_drops_ = notes.drops;
-  }
+}
+
+// Asked for, not told with each datagram: that would cost a tenth of a round trip.
+std::uint32_t Receiver::drops() const {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return 0;
+  return info[SK_MEMINFO_DROPS];
 }
 
 }  // namespace verbena::soft::udp

@@ -48,6 +48,8 @@ class Receiver {
   int fd() const { return socket_.get(); }
   // What is there now, without waiting; empty when nothing is.
   std::span<const ReceivedTrain> receive(SocketCounters& counters);
+  // Datagrams the kernel had no room for, modulo 2^32.
+  std::uint32_t drops() const;
 
  private:
   // The largest UDP payload, plus a stride that keeps slots from sharing cache sets.
@@ -64,8 +66,7 @@ class Receiver {
   Descriptor socket_;
   Gid local_;
   std::uint16_t port_;
-  bool streaming_ = false;          // the last call found something, so more may wait
-  std::uint32_t kernel_drops_ = 0;  // as last told, modulo 2^32
+  unsigned finds_in_a_row_ = 0;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<SocketAddress> peers_;
   std::vector<Control> controls_;

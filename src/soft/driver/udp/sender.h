@@ -46,7 +46,8 @@ struct SendError {
 // One thread at a time.
 class Sender {
  public:
-  // Sockets are bound, non-blocking, unconnected; max_segments 1 means no segmentation offload.
+  // Sockets are bound, non-blocking and unconnected (a connected one counts identifications of its own). max_segments 1
+  // means no segmentation offload.
   Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const Gid& local,
          std::uint32_t scope, unsigned max_segments, std::uint8_t hop_limit);
 

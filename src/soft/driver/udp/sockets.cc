@@ -62,7 +62,6 @@ Result<Descriptor> make_socket(const Gid& address) {
 Result<void> configure_receiver(int fd, const Gid& address, const SocketOptions& options) {
   Setup setup(fd);
   setup.want(SOL_SOCKET, SO_RCVBUF, static_cast<int>(options.receive_buffer_bytes));
-  setup.want(SOL_SOCKET, SO_RXQ_OVFL, 1);
   if (options.coalescing) setup.want(IPPROTO_UDP, UDP_GRO, 1);
   if (options.busy_poll_us != 0) setup.want(SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(options.busy_poll_us));
   if (address.is_ipv4()) {

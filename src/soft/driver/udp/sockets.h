@@ -77,7 +77,11 @@ class SocketSet {
   unsigned read_errors() { return sender_.read_errors(counters_); }
   std::optional<SendError> poll_error() { return sender_.poll_error(); }
 
-  const SocketCounters& counters() const { return counters_; }
+  SocketCounters counters() const {
+    SocketCounters all = counters_;
+    all.receive_drops = receiver_.drops();
+    return all;
+  }
 
  private:
   SocketSet(LocalAddress local, Receiver receiver, Sender sender, unsigned receive_buffer_bytes)

@@ -87,7 +87,7 @@ class UdpPort final : public Port {
   }
 
   std::vector<NamedCounter> counters() const override {
-    const udp::SocketCounters& c = sockets_.counters();
+    const udp::SocketCounters c = sockets_.counters();
     return {{"udp_send_calls", c.send_calls},
             {"udp_sent_trains", c.sent_trains},
             {"udp_sent_datagrams", c.sent_datagrams},
