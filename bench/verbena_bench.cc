@@ -144,7 +144,7 @@ class End {
  private:
   static constexpr std::size_t kReceives = 64;
   static constexpr std::size_t kSends =
-      4;  // a SEND may still await its acknowledgement when the answer is here
+      16;  // a SEND may still await its acknowledgement when the answer is here
 
   static OpenOptions open_options(const Options& o) {
     OpenOptions open;

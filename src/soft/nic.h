@@ -89,8 +89,9 @@ class Nic final {
   void handle_timeout(Instant now);
 
   // ---- Outputs. Repeat until false.
-  // Owed: only acknowledgements that must not wait leave. Flush: all that are owed leave, after the data.
-  enum class Acks { Owed, Flush };
+  // Owed: only acknowledgements that must not wait leave. Idle: those that are owed leave, after the data, but not
+  // those of a conversation that goes on. Flush: all.
+  enum class Acks { Owed, Idle, Flush };
   bool poll_transmit(Instant now, Acks acks, roce::Train& train);
   // Whether poll_transmit() was not asked until it had nothing more that must leave.
   bool transmit_waits() const { return lists_[kReady].first != nullptr || cm_->transmit_waits(); }

@@ -218,5 +218,65 @@ TEST_F(TwoDevices, let_an_owed_acknowledgement_leave_when_its_time_has_come) {
   EXPECT_GT(b.nic.next_deadline(), now);
 }
 
+// Requests of a, each answered by data of b, as a driver of b sees them that polls.
+class Conversation : public TwoDevices {
+ protected:
+  // What b sends for one request of a: packets, the data among them.
+  int answer() {
+    const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
+    post(request(SendOpcode::RdmaWrite, from_a, 0));
+    a.nic.handle_doorbells(now);
+    move(a, b);
+    SendRequest back = request(SendOpcode::RdmaWrite, from_b, 0);
+    back.rkey = a.region.rkey;
+    EXPECT_TRUE(b.qp.queues->post_send({&back, 1}));
+    b.nic.ring_doorbell(*b.qp.queues);
+    b.nic.handle_doorbells(now);
+    return idle();
+  }
+  int idle() {
+    int packets = 0;
+    std::vector<std::byte> bytes;
+    while (b.nic.poll_transmit(now, Nic::Acks::Idle, train)) {
+      for (std::uint32_t i = 0; i < train.datagrams(); ++i, ++packets) {
+        train.flatten(i, bytes);
+        a.nic.handle_datagram(now, train.path(), std::nullopt, bytes);
+      }
+    }
+    return packets;
+  }
+  void wait(Duration time) { now = now + time; }
+  const roce::Config config;
+};
+
+TEST_F(Conversation, acknowledges_several_requests_at_once) {
+  for (std::uint32_t turn = 1; turn < config.max_held_acknowledgements; ++turn) EXPECT_EQ(answer(), 1) << turn;
+  EXPECT_EQ(answer(), 2);
+  EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
+}
+
+TEST_F(Conversation, acknowledges_at_once_a_while_after_it_waited_in_vain) {
+  EXPECT_EQ(answer(), 1);
+  EXPECT_EQ(idle(), 0);
+  wait(config.max_hold_time);
+  EXPECT_EQ(idle(), 1);
+  int turns = 0;
+  while (answer() == 2) ASSERT_LT(++turns, 1000);
+  EXPECT_GT(turns, 8);  // then it tries again
+}
+
+TEST_F(Conversation, owes_nothing_longer_when_the_device_goes_to_sleep) {
+  EXPECT_EQ(answer(), 1);
+  EXPECT_TRUE(b.nic.poll_transmit(now, Nic::Acks::Flush, train));
+}
+
+TEST_F(Conversation, holds_nothing_back_where_no_data_answers) {
+  const ScatterGather from_a = a.at(0, 8);
+  post(request(SendOpcode::RdmaWrite, from_a, 0));
+  a.nic.handle_doorbells(now);
+  move(a, b);
+  EXPECT_EQ(idle(), 1);
+}
+
 }  // namespace
 }  // namespace verbena::soft

@@ -146,12 +146,17 @@ bool Nic::poll_transmit(Instant now, Acks acks, roce::Train& train) {
     if (sent) return true;
   }
   if (acks == Acks::Owed) return false;
-  while (Qp* qp = lists_[kOwing].first) {
+  for (Qp* qp = lists_[kOwing].first; qp != nullptr;) {
+    if (acks == Acks::Idle && qp->transport.holds_back(now)) {
+      qp = qp->hooks[kOwing].next;
+      continue;
+    }
     remove(kOwing, *qp);
     const bool sent = qp->transport.emit(now, true, train);
     schedule(now, *qp);
     settle_broken_queues(now);
     if (sent) return true;
+    qp = lists_[kOwing].first;
   }
   return false;
 }

@@ -83,7 +83,7 @@ bool HostDevice::drive(When when) {
   const bool received = port_->receive(*this) != 0;
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
-  const bool sent = transmit(!received || when == When::Serving);
+  const bool sent = transmit(!received || when == When::Serving, when);
   collect_events();
   if (!received && !sent && capture_) capture_->flush();
   return received || sent;
@@ -91,8 +91,9 @@ bool HostDevice::drive(When when) {
 
 // A few batches at most, however much a peer reads: who let go of the device sees what is left.
 // Data first; acknowledgements that are owed follow in the same call when data went or nothing came in (the
-// reply they would have delayed is out, or there is none).
-bool HostDevice::transmit(bool found_nothing) {
+// reply they would have delayed is out, or there is none). Who polls comes back for those that may wait.
+bool HostDevice::transmit(bool found_nothing, When when) {
+  const Nic::Acks acks = when == When::Polling ? Nic::Acks::Idle : Nic::Acks::Flush;
   bool sent_any = false;
   bool more = true;
   for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
@@ -100,7 +101,7 @@ bool HostDevice::transmit(bool found_nothing) {
     while (count < kTrainsPerBatch) {
       const bool flush = found_nothing || sent_any || count != 0;
       if (!nic_.poll_transmit(turn_, Nic::Acks::Owed, *trains_[count]) &&
-          !(flush && nic_.poll_transmit(turn_, Nic::Acks::Flush, *trains_[count])))
+          !(flush && nic_.poll_transmit(turn_, acks, *trains_[count])))
         break;
       ++count;
     }
@@ -131,10 +132,12 @@ void HostDevice::collect_events() {
   const bool was_empty = pending_events_.empty();
   while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.emplace_back(*event);
   for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.emplace_back(event);
+  event_pending_.store(!pending_events_.empty(), std::memory_order_release);
   if (was_empty && !pending_events_.empty()) signal(event_fd_);
 }
 
 std::optional<DeviceEvent> HostDevice::poll_event() {
+  if (!event_pending_.load(std::memory_order_acquire) && !woken_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::lock_guard guard(event_mutex_);
   if (pending_events_.empty()) {
     // A wake() that came too late for a wait: nobody waits now, and an event loop would find it for ever.
@@ -143,6 +146,7 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
   }
   std::optional<DeviceEvent> event = std::move(pending_events_.front());
   pending_events_.pop_front();
+  event_pending_.store(!pending_events_.empty(), std::memory_order_release);
   if (pending_events_.empty()) quiet_event_fd();
   return event;
 }
@@ -172,7 +176,7 @@ bool HostDevice::drive_while_rung() {
     if (!nic_.doorbell_rang_since_release() || !owner_.try_lock()) return any;
     turn_ = monotonic_now();
     nic_.handle_doorbells(turn_);
-    any = transmit(false) || any;
+    any = transmit(false, When::Polling) || any;
     collect_events();
     release();
   }
@@ -181,7 +185,7 @@ bool HostDevice::drive_while_rung() {
 void HostDevice::finish_command() {
   turn_ = monotonic_now();
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
-  transmit(false);
+  transmit(false, When::Polling);
   collect_events();
   release();
   drive_while_rung();

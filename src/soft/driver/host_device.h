@@ -98,7 +98,7 @@ class HostDevice final : private DatagramSink {
   }
   // The rest is the owner's.
   bool drive(When when);
-  bool transmit(bool found_nothing);
+  bool transmit(bool found_nothing, When when);
   void send_batch(std::size_t count);
   void collect_events();
   void finish_command();
@@ -139,6 +139,7 @@ class HostDevice final : private DatagramSink {
 
   std::mutex event_mutex_;
   std::deque<DeviceEvent> pending_events_;
+  std::atomic<bool> event_pending_{false};  // pending_events_ is not empty; written under event_mutex_
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
   std::atomic<bool> woken_{false};

@@ -18,6 +18,10 @@ struct Config {
   Duration min_retransmission_time = Duration::milliseconds(2);
   Duration initial_retransmission_time = Duration::milliseconds(5);
   Duration max_owed_ack_time = Duration::microseconds(50);
+  // In a conversation, where our data answers requests, one acknowledgement serves so many of them, unless the next
+  // request takes longer than this.
+  std::uint32_t max_held_acknowledgements = 8;
+  Duration max_hold_time = Duration::microseconds(10);
 };
 
 }  // namespace verbena::roce

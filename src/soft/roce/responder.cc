@@ -24,6 +24,7 @@ void Responder::start() {
   received_ = 0;
   resources_.assign(a.max_dest_rd_atomic, {});
   next_resource_ = 0;
+  conversation_ = {};
   responses_.reset(2 * std::size_t{a.max_dest_rd_atomic} + 4);
 }
 
@@ -285,6 +286,7 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
 }
 
 void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt) {
+  conversation_.on_owed();
   if (!responses_.empty() && responses_.back().kind == Response::Kind::Acknowledge) {
     Response& last = responses_.back();
     ++link_.counters.ack_deferred;

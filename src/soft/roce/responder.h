@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "soft/roce/conversation.h"
 #include "soft/roce/link.h"
 #include "soft/roce/responses.h"
 
@@ -23,6 +24,12 @@ class Responder {
   // Whether emit() would add something to an empty train now.
   bool ready(Instant now, bool flush_acks) const;
   bool emit(Instant now, bool flush_acks, Train& train);
+  // Data of ours leaves now, with an acknowledgement owed or not.
+  void note_reply(Instant now) {
+    if (owes_acknowledge()) conversation_.on_reply(now);
+  }
+  // Whether the acknowledgement owed may wait a little for the peer's next request.
+  bool holds_back(Instant now) const { return owes_acknowledge() && conversation_.holds_back(now, link_.config); }
   // When an owed acknowledgement must leave.
   Instant deadline() const;
 
@@ -85,6 +92,9 @@ class Responder {
   std::uint32_t consumed_psns(const wire::Packet& packet) const;
 
   // responder_emit.cc
+  bool owes_acknowledge() const {
+    return !responses_.empty() && responses_.front().kind == Response::Kind::Acknowledge;
+  }
   bool emit_read(Train& train);
   bool emit_short(Train& train);
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
@@ -110,6 +120,7 @@ class Responder {
   std::vector<Resource> resources_;
   std::size_t next_resource_ = 0;
   ResponseQueue responses_;
+  Conversation conversation_;
 };
 
 }  // namespace verbena::roce

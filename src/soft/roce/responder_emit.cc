@@ -9,14 +9,12 @@ namespace verbena::roce {
 using wire::Opcode;
 
 bool Responder::ready(Instant now, bool flush_acks) const {
-  if (responses_.empty()) return false;
-  const Response& front = responses_.front();
-  if (front.kind != Response::Kind::Acknowledge) return true;
-  return flush_acks || front.prompt || now >= deadline();
+  if (!owes_acknowledge()) return !responses_.empty();
+  return flush_acks || responses_.front().prompt || now >= deadline();
 }
 
 Instant Responder::deadline() const {
-  if (responses_.empty() || responses_.front().kind != Response::Kind::Acknowledge) return Instant::never();
+  if (!owes_acknowledge()) return Instant::never();
   return responses_.front().since + link_.config.max_owed_ack_time;
 }
 
@@ -56,6 +54,7 @@ bool Responder::emit_short(Train& train) {
   const bool atomic = front.kind == Response::Kind::Atomic;
   if (!add(train, answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front), {}, 0))
     return false;
+  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(link_.config);
   responses_.pop();
   return true;
 }
@@ -66,7 +65,7 @@ bool Responder::emit_read(Train& train) {
   const bool last = bytes == front.length;
   Opcode opcode = last ? Opcode::RcReadResponseLast : Opcode::RcReadResponseMiddle;
   if (!front.began) opcode = last ? Opcode::RcReadResponseOnly : Opcode::RcReadResponseFirst;
-  Piece piece;
+  Piece piece{nullptr, 0};
   if (bytes != 0) {
     piece = {link_.memory.find_remote(front.rkey, link_.pd(), front.va, bytes, Access::RemoteRead), bytes};
     if (piece.data == nullptr) {  // deregistered while it was being read

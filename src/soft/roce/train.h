@@ -22,8 +22,8 @@ struct TrainLimits {
 
 // A piece of a train: consecutive bytes. All pieces, one after the other, are the datagrams back to back.
 struct Piece {
-  const std::byte* data = nullptr;
-  std::size_t size = 0;
+  const std::byte* data;
+  std::size_t size;
 };
 
 // One object, filled and sent again and again; no allocation after construction.

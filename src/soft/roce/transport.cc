@@ -104,7 +104,7 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   train.set_path(link_.path, link_.source_index);
   const QueuePairState state = link_.qp.state();
   if (state == QueuePairState::Rts || state == QueuePairState::Sqd) {
-    requester_.emit(now, train);
+    if (requester_.emit(now, train)) responder_.note_reply(now);
     completer_.settle();
     fall_silent_after(state);
   }

@@ -29,6 +29,8 @@ class Transport {
   bool ready(Instant now, bool flush_acks);
   // One train; false when there was nothing to send.
   bool emit(Instant now, bool flush_acks, Train& train);
+  // What is owed may wait a little although there is nothing else to do.
+  bool holds_back(Instant now) const { return responder_.holds_back(now); }
   Instant deadline() const;
   // Something is owed that only Flush or time sends.
   bool owes() const { return !responder_.deadline().is_never(); }
