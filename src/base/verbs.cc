@@ -19,6 +19,8 @@ std::string_view to_string(PostStatus status) {
       return "inline data too long";
     case PostStatus::InvalidRequest:
       return "invalid request";
+    case PostStatus::SharedReceives:
+      return "queue pair takes its receives from a shared receive queue";
   }
   return "unknown";
 }
@@ -153,6 +155,8 @@ std::string_view to_string(AsyncEventType type) {
       return "PORT_ACTIVE";
     case AsyncEventType::PortError:
       return "PORT_ERR";
+    case AsyncEventType::SrqLimitReached:
+      return "SRQ_LIMIT_REACHED";
     case AsyncEventType::LastWqeReached:
       return "QP_LAST_WQE_REACHED";
   }

@@ -53,7 +53,7 @@ Result<void> Nic::destroy_pd(core::PdId pd) {
   if (found == pds_.end()) return unknown("protection domain", pd.value);
   if (found->second != 0 || memory_.count_of(pd) != 0)
     return error(ErrorCode::Busy, EBUSY,
-                 "destroy protection domain: queue pairs or memory regions still belong to it");
+                 "destroy protection domain: queue pairs, shared receive queues or memory regions still belong to it");
   pds_.erase(found);
   return {};
 }
@@ -93,6 +93,55 @@ core::CompletionQueue* Nic::cq(core::CqId id) {
   return found == cqs_.end() ? nullptr : found->second.get();
 }
 
+Result<core::SrqId> Nic::create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments) {
+  const auto owner = pds_.find(pd.value);
+  if (owner == pds_.end()) return unknown("protection domain", pd.value);
+  if (max_requests == 0 || max_requests > config_.max_requests || max_segments > core::kMaxSegments)
+    return error(ErrorCode::InvalidArgument, EINVAL,
+                 "create shared receive queue: " + std::to_string(max_requests) + " requests of " +
+                     std::to_string(max_segments) + " segments, this device takes 1 to " +
+                     std::to_string(config_.max_requests) + " of up to " + std::to_string(core::kMaxSegments));
+  if (srqs_.size() >= config_.max_shared_receive_queues)
+    return error(ErrorCode::ResourceExhausted, ENOMEM,
+                 "create shared receive queue: the device's limit is reached");
+  const core::SrqId id{next_id_++};
+  srqs_[id.value] = std::make_unique<core::SharedReceiveQueue>(id, pd, max_requests, max_segments, events_);
+  ++owner->second;
+  return id;
+}
+
+Result<void> Nic::modify_srq(core::SrqId id, std::uint32_t limit) {
+  core::SharedReceiveQueue* const queue = srq(id);
+  if (queue == nullptr) return unknown("shared receive queue", id.value);
+  if (limit > queue->capacity())
+    return error(ErrorCode::InvalidArgument, EINVAL,
+                 "modify shared receive queue: a limit of " + std::to_string(limit) + ", it holds only " +
+                     std::to_string(queue->capacity()));
+  queue->arm(limit);
+  return {};
+}
+
+Result<SharedReceiveQueueAttributes> Nic::query_srq(core::SrqId id) const {
+  const core::SharedReceiveQueue* const queue = srq(id);
+  if (queue == nullptr) return unknown("shared receive queue", id.value);
+  return SharedReceiveQueueAttributes{queue->capacity(), queue->max_sges(), queue->limit()};
+}
+
+Result<void> Nic::destroy_srq(core::SrqId id) {
+  const core::SharedReceiveQueue* const queue = srq(id);
+  if (queue == nullptr) return unknown("shared receive queue", id.value);
+  if (queue->users != 0)
+    return error(ErrorCode::Busy, EBUSY, "destroy shared receive queue: queue pairs still use it");
+  --pds_.at(queue->pd().value);
+  srqs_.erase(id.value);
+  return {};
+}
+
+core::SharedReceiveQueue* Nic::srq(core::SrqId id) const {
+  const auto found = srqs_.find(id.value);
+  return found == srqs_.end() ? nullptr : found->second.get();
+}
+
 Result<Qpn> Nic::fresh_qpn(std::optional<Qpn> wanted) {
   const auto usable = [this](Qpn q) {
     return q.value() > kGsiQpn.value() && q != kMulticastQpn && !qp_by_number_.contains(q.value());
@@ -114,6 +163,7 @@ Result<void> Nic::check(const QpInit& init) const {
   if (!pds_.contains(init.pd.value)) return unknown("protection domain", init.pd.value);
   for (const core::CqId cq : {init.send_cq, init.receive_cq})
     if (!cqs_.contains(cq.value)) return unknown("completion queue", cq.value);
+  if (init.srq && srq(*init.srq) == nullptr) return unknown("shared receive queue", init.srq->value);
   const QueuePairCapabilities& c = init.capabilities;
   if (c.max_send_requests > config_.max_requests || c.max_receive_requests > config_.max_requests ||
       c.max_send_segments > core::kMaxSegments || c.max_receive_segments > core::kMaxSegments ||
@@ -142,6 +192,10 @@ Result<Nic::CreatedQp> Nic::create_qp(const QpInit& init) {
   core_init.capabilities.max_send_requests = std::bit_ceil(std::max(init.capabilities.max_send_requests, 1u));
   core_init.capabilities.max_receive_requests =
       std::bit_ceil(std::max(init.capabilities.max_receive_requests, 1u));
+  if (init.srq) {
+    core_init.srq = srq(*init.srq);
+    core_init.capabilities.max_receive_requests = core_init.capabilities.max_receive_segments = 0;
+  }
   auto qp = std::make_unique<Qp>(*qpn, core_init, events_, config_, memory_, counters_, random_);
   CreatedQp created{*qpn, qp.get(), core_init.capabilities};
   ++pds_.at(init.pd.value);
@@ -214,6 +268,7 @@ Result<void> Nic::destroy_qp(Qpn qpn) {
   // What it left in the completion queues stays readable, as with any device.
   --qp->init().send_cq->users;
   --qp->init().receive_cq->users;
+  if (qp->init().srq != nullptr) --qp->init().srq->users;
   --pds_.at(qp->init().pd.value);
   qp_by_number_.erase(qpn.value());
   qps_.erase(qpn.value());

@@ -48,10 +48,17 @@ class Nic final {
   Result<core::CqId> create_cq(std::uint32_t capacity);
   Result<void> destroy_cq(core::CqId cq);  // Busy while queue pairs refer to it
   core::CompletionQueue* cq(core::CqId id);
+  Result<core::SrqId> create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments);
+  // Fewer requests than `limit`, now or later, raise SrqLimitReached once; 0 takes that back.
+  Result<void> modify_srq(core::SrqId srq, std::uint32_t limit);
+  Result<SharedReceiveQueueAttributes> query_srq(core::SrqId srq) const;
+  Result<void> destroy_srq(core::SrqId srq);  // Busy while queue pairs refer to it
+  core::SharedReceiveQueue* srq(core::SrqId id) const;
   struct QpInit {
     QueuePairType type = QueuePairType::ReliableConnected;
     core::PdId pd;
     core::CqId send_cq, receive_cq;
+    std::optional<core::SrqId> srq;  // then its own receive queue holds nothing
     QueuePairCapabilities capabilities;
     bool signal_all = false;
     std::optional<Qpn> qpn;  // tests and the simulator may ask for a number; otherwise random
@@ -149,7 +156,8 @@ class Nic final {
   wire::IcrcVerifier icrc_;
   std::unique_ptr<cm::Manager> cm_;
   std::map<std::uint32_t, std::unique_ptr<core::CompletionQueue>> cqs_;
-  std::map<std::uint32_t, std::uint32_t> pds_;  // id -> queue pairs in it
+  std::map<std::uint32_t, std::unique_ptr<core::SharedReceiveQueue>> srqs_;
+  std::map<std::uint32_t, std::uint32_t> pds_;  // id -> queue pairs and shared receive queues in it
   std::uint32_t next_id_ = 1;
   std::map<std::uint32_t, std::unique_ptr<Qp>> qps_;
   std::unordered_map<std::uint32_t, Qp*> qp_by_number_;  // looked up only

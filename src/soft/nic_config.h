@@ -20,6 +20,7 @@ struct NicConfig {
   std::uint32_t max_queue_pairs = 16384;
   std::uint32_t max_completion_queues = 16384;
   std::uint32_t max_completion_entries = 1u << 22;
+  std::uint32_t max_shared_receive_queues = 16384;
   std::uint32_t max_memory_regions = 1u << 20;
   std::uint32_t max_protection_domains = 16384;
   std::uint32_t max_requests = 32768;  // per queue

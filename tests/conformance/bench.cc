@@ -231,6 +231,7 @@ void Line::make(core::CqId send_cq, core::CqId receive_cq) {
   init.receive_cq = receive_cq_;
   init.capabilities = given_.capabilities;
   init.signal_all = given_.signal_all;
+  init.srq = given_.srq;
   made_ = device_.nic.create_qp(init).value();
   move_to(given_.state);
 }

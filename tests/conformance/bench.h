@@ -91,6 +91,7 @@ struct Given {
   QueuePairCapabilities capabilities{64, 64, 4, 4, 64};
   bool signal_all = false;
   std::uint32_t cq_entries = 256;
+  std::optional<core::SrqId> srq;  // where the queue pair's receives come from
 };
 
 // The device, its clock, memory and what left it.

@@ -20,6 +20,7 @@ struct DeviceInfo {
   std::uint32_t max_queue_pairs = 0;
   std::uint32_t max_completion_queues = 0;
   std::uint32_t max_completion_entries = 0;  // per completion queue
+  std::uint32_t max_shared_receive_queues = 0;
   std::uint32_t max_requests = 0;            // per work queue
   std::uint32_t max_segments = 0;            // per request
   std::uint32_t max_inline_bytes = 0;

@@ -90,6 +90,7 @@ enum class [[nodiscard]] PostStatus : std::uint8_t{
     TooManySegments,  // EINVAL: more scatter/gather elements than the queue was made for
     InlineTooLong,    // EINVAL: more bytes than the queue's inline limit
     InvalidRequest,   // EINVAL: opcode, flags or lengths that do not go together
+    SharedReceives,   // EINVAL: the queue pair takes its receives from a shared receive queue: post there
 };
 std::string_view to_string(PostStatus status);
 // The errno that verbs would return; 0 for Ok.
@@ -228,6 +229,13 @@ struct QueuePairCapabilities {
   std::uint32_t max_inline_bytes = 64;
 };
 
+// Of a shared receive queue.
+struct SharedReceiveQueueAttributes {
+  std::uint32_t max_requests = 0;
+  std::uint32_t max_segments = 0;
+  std::uint32_t limit = 0;  // fewer requests than this raise SrqLimitReached, once; 0: not armed
+};
+
 enum class AsyncEventType : std::uint8_t {  // numbers of ibv_event_type
   CqError = 0,
   QpFatal = 1,
@@ -238,6 +246,7 @@ enum class AsyncEventType : std::uint8_t {  // numbers of ibv_event_type
   DeviceFatal = 8,
   PortActive = 9,
   PortError = 10,
+  SrqLimitReached = 15,
   LastWqeReached = 16,
 };
 std::string_view to_string(AsyncEventType type);

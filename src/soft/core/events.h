@@ -20,22 +20,31 @@ struct PdId {
   constexpr auto operator<=>(const PdId&) const = default;
 };
 
+struct SrqId {
+  std::uint32_t value = 0;
+  constexpr auto operator<=>(const SrqId&) const = default;
+};
+
 struct Event {
   enum class Kind : std::uint8_t { Completion, Async };
   Kind kind = Kind::Async;
   AsyncEventType type = AsyncEventType::DeviceFatal;  // Kind::Async
   CqId cq;                                            // Kind::Completion and CqError
   Qpn qpn;                                            // events of a queue pair
+  SrqId srq;                                          // SrqLimitReached
 };
 
 // First in, first out. Bounded by what the owner creates: one pending completion event per CQ, a few per QP.
 class EventQueue {
  public:
   void completion(CqId cq) {
-    events_.push_back({Event::Kind::Completion, AsyncEventType::DeviceFatal, cq, {}});
+    events_.push_back({Event::Kind::Completion, AsyncEventType::DeviceFatal, cq, {}, {}});
   }
-  void of_qp(AsyncEventType type, Qpn qpn) { events_.push_back({Event::Kind::Async, type, {}, qpn}); }
-  void of_cq(AsyncEventType type, CqId cq) { events_.push_back({Event::Kind::Async, type, cq, {}}); }
+  void of_qp(AsyncEventType type, Qpn qpn) { events_.push_back({Event::Kind::Async, type, {}, qpn, {}}); }
+  void of_cq(AsyncEventType type, CqId cq) { events_.push_back({Event::Kind::Async, type, cq, {}, {}}); }
+  void limit_reached(SrqId srq) {
+    events_.push_back({Event::Kind::Async, AsyncEventType::SrqLimitReached, {}, {}, srq});
+  }
   // A completion queue overran; the device moves every queue pair on it to ERR.
   void overrun(CqId cq) {
     of_cq(AsyncEventType::CqError, cq);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/core/queue_pair.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -32,9 +33,11 @@ QueuePair::QueuePair(Qpn qpn, const QueuePairInit& init, EventQueue& events)
       init_(init),
       events_(events),
       send_queue_(init.capabilities),
-      receive_queue_(init.capabilities) {
+      receive_queue_(init.srq != nullptr ? 0 : std::max(init.capabilities.max_receive_requests, 1u),
+                     init.capabilities.max_receive_segments) {
   ++init_.send_cq->users;
   ++init_.receive_cq->users;
+  if (init_.srq != nullptr) ++init_.srq->users;
 }
 
 PostResult QueuePair::post_send(std::span<const SendRequest> requests) {
@@ -53,6 +56,7 @@ PostResult QueuePair::post_send(std::span<const SendRequest> requests) {
 }
 
 PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  if (init_.srq != nullptr) return {PostStatus::SharedReceives, 0};
   if (state() == QueuePairState::Reset) return {PostStatus::WrongState, 0};
   return receive_queue_.post(requests);
 }
@@ -63,11 +67,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask 
   const QueuePairState to = any(mask & AttributeMask::State) ? values.state : from;
   if (auto checked = check_transition(init_.type, from, to, mask, values, limits); !checked) return checked;
   if (to == QueuePairState::Error) {
-    if (from != QueuePairState::Reset)
-      enter_error(std::nullopt);
-    else
-      state_.store(to, std::memory_order_release);
-    attributes_.state = to;
+    enter_error(std::nullopt);
     return {};
   }
   apply(values, mask);
@@ -140,12 +140,14 @@ void QueuePair::complete_receive(const Completion& completion, bool solicited) {
 }
 
 void QueuePair::enter_error(std::optional<AsyncEventType> event) {
-  if (state() != QueuePairState::Error) {
+  const bool enters = state() != QueuePairState::Error;
+  if (enters) {
     attributes_.state = QueuePairState::Error;
     state_.store(QueuePairState::Error, std::memory_order_release);
     if (event) raise(*event);
   }
   flush();
+  if (enters && init_.srq != nullptr) raise(AsyncEventType::LastWqeReached);
 }
 
 void QueuePair::flush() {

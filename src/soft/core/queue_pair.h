@@ -10,6 +10,7 @@
 #include "soft/core/attribute_rules.h"
 #include "soft/core/completion_queue.h"
 #include "soft/core/memory_table.h"
+#include "soft/core/shared_receive_queue.h"
 #include "soft/core/work_queues.h"
 
 namespace verbena::core {
@@ -21,6 +22,7 @@ struct QueuePairInit {
   PdId pd;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* receive_cq = nullptr;
+  SharedReceiveQueue* srq = nullptr;  // where receives come from; null: from a queue of its own
   QueuePairCapabilities capabilities;
   bool signal_all = false;  // every send request is signaled
 };
@@ -44,7 +46,16 @@ class QueuePair {
   const QueuePairAttributes& attributes() const { return attributes_; }
 
   SendQueue& send_queue() { return send_queue_; }
-  ReceiveQueue& receive_queue() { return receive_queue_; }
+  ReceiveQueue& receive_queue() { return receive_queue_; }  // its own
+  // The next receive, from the queue it has: its own or the shared one. What was taken belongs to the queue pair.
+  bool take_receive(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
+    return init_.srq != nullptr ? init_.srq->take(wqe, sges) : receive_queue_.take(wqe, sges);
+  }
+  std::uint32_t max_receive_segments() const {
+    return init_.srq != nullptr ? init_.srq->max_sges() : receive_queue_.max_sges();
+  }
+  // Where the keys of its receives must be valid.
+  PdId receive_pd() const { return init_.srq != nullptr ? init_.srq->pd() : init_.pd; }
 
   // Outcome of the oldest request of the send queue, which leaves the queue.
   void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count);
@@ -52,7 +63,8 @@ class QueuePair {
   void complete_receive(const Completion& completion, bool solicited);
 
   // Puts the queue pair into ERR. `event`: what to tell the application, if anything.
-  // All requests still queued end as flushed, in order, one completion each.
+  // All requests still queued end as flushed, in order, one completion each. Of a shared receive queue only
+  // what was taken; that no more will be is said once.
   void enter_error(std::optional<AsyncEventType> event);
   // Flushes what was posted meanwhile; only in ERR.
   void flush();

@@ -314,6 +314,90 @@ TEST_F(QueuePairTest, q053_reset_discards_requests_and_completions_silently) {
   ASSERT_TRUE(send(4));
 }
 
+// On a shared receive queue that holds receives 1 to 4.
+class SharedReceivesTest : public QueuePairTest {
+ protected:
+  SharedReceivesTest() {
+    QueuePairInit init;
+    init.send_cq = &send_cq;
+    init.receive_cq = &receive_cq;
+    init.srq = &srq;
+    qp = std::make_unique<QueuePair>(Qpn{77}, init, events);
+    const ReceiveRequest requests[4] = {{1, {}}, {2, {}}, {3, {}}, {4, {}}};
+    EXPECT_TRUE(srq.post(requests));
+  }
+  void take() {
+    ReceiveWqe wqe;
+    std::array<ScatterGather, kMaxSegments> sges;
+    ASSERT_TRUE(qp->take_receive(wqe, sges));
+    qp->open_receive = {true, wqe.id};
+  }
+  SharedReceiveQueue srq{{3}, {9}, 4, 1, events};
+};
+
+TEST_F(SharedReceivesTest, queue_pair_refuses_receives_of_its_own) {
+  EXPECT_EQ(srq.users, 1u);
+  EXPECT_EQ(qp->receive_pd(), PdId{9});
+  EXPECT_EQ(receive(5).status, PostStatus::SharedReceives);
+  to_rts();
+  EXPECT_EQ(receive(5).status, PostStatus::SharedReceives);
+  EXPECT_EQ(srq.size(), 4u);
+}
+
+TEST_F(SharedReceivesTest, r077_error_flushes_what_was_taken_and_no_more_and_says_so_once) {
+  to_rts();
+  take();
+  ASSERT_TRUE(send(11));
+  qp->enter_error(AsyncEventType::QpAccessError);
+  EXPECT_EQ(ids(all(receive_cq), CompletionStatus::Flushed), Ids{1});
+  EXPECT_EQ(ids(all(send_cq), CompletionStatus::Flushed), Ids{11});
+  EXPECT_EQ(srq.size(), 3u);
+  EXPECT_EQ(events.poll()->type, AsyncEventType::QpAccessError);
+  const auto last = events.poll();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->type, AsyncEventType::LastWqeReached);
+  EXPECT_EQ(last->qpn, Qpn{77});
+  qp->flush();
+  qp->enter_error(AsyncEventType::QpFatal);
+  EXPECT_FALSE(events.poll());
+}
+
+TEST_F(SharedReceivesTest, r077_error_by_the_user_says_so_too_in_every_state_and_every_life) {
+  for (int life = 0; life < 2; ++life) {
+    to_rts();
+    ASSERT_TRUE(go(S::Error));
+    EXPECT_EQ(events.poll()->type, AsyncEventType::LastWqeReached);
+    EXPECT_FALSE(events.poll());
+    ASSERT_TRUE(go(S::Reset));
+  }
+  ASSERT_TRUE(go(S::Error));
+  EXPECT_EQ(events.poll()->type, AsyncEventType::LastWqeReached);
+  EXPECT_EQ(srq.size(), 4u);
+}
+
+TEST_F(SharedReceivesTest, r076_limit_fires_once_and_then_is_disarmed) {
+  srq.arm(3);
+  EXPECT_EQ(srq.limit(), 3u);
+  take();
+  EXPECT_FALSE(events.poll()) << "three are left";
+  take();
+  const auto event = events.poll();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->type, AsyncEventType::SrqLimitReached);
+  EXPECT_EQ(event->srq, SrqId{3});
+  EXPECT_EQ(srq.limit(), 0u);
+  take();
+  EXPECT_FALSE(events.poll());
+  srq.arm(2);  // one is left: it is so already
+  EXPECT_EQ(events.poll()->type, AsyncEventType::SrqLimitReached);
+  srq.arm(1);
+  EXPECT_FALSE(events.poll());
+  EXPECT_TRUE(srq.withdraw(4));
+  EXPECT_EQ(events.poll()->type, AsyncEventType::SrqLimitReached);
+  srq.arm(0);
+  EXPECT_FALSE(events.poll());
+}
+
 TEST_F(QueuePairTest, armed_queue_raises_its_event) {
   to_rts();
   send_cq.arm(false);

@@ -35,8 +35,7 @@ SendQueue::SendQueue(const QueuePairCapabilities& capabilities)
       max_sges_(capabilities.max_send_segments),
       max_inline_(capabilities.max_inline_bytes),
       wqes_(capacity_),
-      sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)),
-      inline_(std::size_t{capacity_} * max_inline_ + 1) {}
+      sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
 PostStatus SendQueue::check(const SendRequest& request, std::uint64_t* length) const {
   if (request.opcode > SendOpcode::FetchAndAdd) return PostStatus::InvalidRequest;
@@ -64,11 +63,14 @@ void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint3
   wqe.opcode = request.opcode;
   wqe.flags = request.flags;
   wqe.sge_count = static_cast<std::uint8_t>(request.local.size());
-  if (has_flag(request.flags, SendFlags::Inline))
+  if (has_flag(request.flags, SendFlags::Inline)) {
+    if (length == 0) return;
+    if (!inline_) inline_ = std::make_unique<std::byte[]>(std::size_t{capacity_} * max_inline_);
     copy_inline(&inline_[std::size_t{index & mask_} * max_inline_], request.local);
-  else
-    std::copy(request.local.begin(), request.local.end(),
-              sges_.begin() + std::ptrdiff_t{index & mask_} * max_sges_);
+    return;
+  }
+  std::copy(request.local.begin(), request.local.end(),
+            sges_.begin() + std::ptrdiff_t{index & mask_} * max_sges_);
 }
 
 PostResult SendQueue::post(std::span<const SendRequest> requests) {
@@ -87,10 +89,10 @@ PostResult SendQueue::post(std::span<const SendRequest> requests) {
   return result;
 }
 
-ReceiveQueue::ReceiveQueue(const QueuePairCapabilities& capabilities)
-    : capacity_(std::bit_ceil(std::max(capabilities.max_receive_requests, 1u))),
-      mask_(capacity_ - 1),
-      max_sges_(capabilities.max_receive_segments),
+ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments)
+    : capacity_(capacity == 0 ? 0 : std::bit_ceil(capacity)),
+      mask_(capacity_ == 0 ? 0 : capacity_ - 1),
+      max_sges_(max_segments),
       wqes_(capacity_),
       sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
@@ -121,6 +123,22 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
   const auto first = sges_.begin() + std::ptrdiff_t{tail & mask_} * max_sges_;
   std::copy(first, first + wqe.sge_count, sges.begin());
   taken_.store(tail + 1, std::memory_order_release);
+  return true;
+}
+
+// Nobody takes meanwhile, for that is the device's side too; those who post wait.
+bool ReceiveQueue::withdraw(std::uint64_t id) {
+  const SpinGuard guard(lock_);
+  const std::uint32_t head = posted_.load(std::memory_order_relaxed);
+  std::uint32_t at = taken_.load(std::memory_order_relaxed);
+  while (at != head && wqes_[at & mask_].id != id) ++at;
+  if (at == head) return false;
+  for (; at + 1 != head; ++at) {
+    wqes_[at & mask_] = wqes_[(at + 1) & mask_];
+    std::copy_n(sges_.begin() + std::ptrdiff_t{(at + 1) & mask_} * max_sges_, max_sges_,
+                sges_.begin() + std::ptrdiff_t{at & mask_} * max_sges_);
+  }
+  posted_.store(head - 1, std::memory_order_release);
   return true;
 }
 

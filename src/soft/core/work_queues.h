@@ -3,7 +3,9 @@
 // One short lock each on the posting side; the device side takes none.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -53,6 +55,7 @@ class SendQueue {
   }
   // Payload of a request posted inline.
   std::span<const std::byte> inline_data(std::uint32_t index) const {
+    if (wqes_[index & mask_].length == 0) return {};
     return {&inline_[std::size_t{index & mask_} * max_inline_], wqes_[index & mask_].length};
   }
   void retire_oldest() { retired_.store(retired() + 1, std::memory_order_release); }
@@ -65,7 +68,7 @@ class SendQueue {
   const std::uint32_t capacity_, mask_, max_sges_, max_inline_;
   std::vector<SendWqe> wqes_;
   std::vector<ScatterGather> sges_;
-  std::vector<std::byte> inline_;
+  std::unique_ptr<std::byte[]> inline_;  // from the first post that needs it on
   std::atomic<std::uint32_t> posted_{0};
   std::atomic<std::uint32_t> retired_{0};
   SpinLock lock_;
@@ -80,17 +83,22 @@ struct ReceiveWqe {
 
 class ReceiveQueue {
  public:
-  explicit ReceiveQueue(const QueuePairCapabilities& capabilities);
+  // Holds at least `capacity` requests; of none it takes none.
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments);
 
   // Any thread.
   PostResult post(std::span<const ReceiveRequest> requests);
 
   // Device side. The next request and its segments (room for max_receive_segments); false when there is none.
   bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges);
-  bool empty() const {
-    return posted_.load(std::memory_order_acquire) == taken_.load(std::memory_order_relaxed);
+  // Takes back a request that no message has taken, the oldest with that id; false when there is none.
+  bool withdraw(std::uint64_t id);
+  std::uint32_t size() const {
+    return posted_.load(std::memory_order_acquire) - taken_.load(std::memory_order_relaxed);
   }
+  bool empty() const { return size() == 0; }
   void clear() { taken_.store(posted_.load(std::memory_order_acquire), std::memory_order_release); }
+  std::uint32_t capacity() const { return capacity_; }
   std::uint32_t max_sges() const { return max_sges_; }
 
  private:

@@ -221,7 +221,7 @@ TEST(SendWqe, knows_its_last_sequence_number_across_the_wrap) {
 }
 
 TEST(ReceiveQueue, hands_out_each_request_once_in_order) {
-  ReceiveQueue queue(small());
+  ReceiveQueue queue(4, 2);
   const ScatterGather sges[2] = {{0x1000, 10, Key{1}}, {0x2000, 20, Key{2}}};
   const ReceiveRequest list[2] = {receive_of(1, sges), receive_of(2)};
   ASSERT_TRUE(queue.post(list));
@@ -240,7 +240,7 @@ TEST(ReceiveQueue, hands_out_each_request_once_in_order) {
 }
 
 TEST(ReceiveQueue, full_queue_and_too_many_segments_are_refused) {
-  ReceiveQueue queue(small());
+  ReceiveQueue queue(4, 2);
   std::array<ReceiveRequest, 5> list;
   for (std::size_t i = 0; i < list.size(); ++i) list[i] = receive_of(i);
   const PostResult full = queue.post(list);
@@ -255,8 +255,44 @@ TEST(ReceiveQueue, full_queue_and_too_many_segments_are_refused) {
   EXPECT_EQ(refused.posted, 1u);
 }
 
+TEST(ReceiveQueue, request_that_was_not_taken_can_be_withdrawn) {
+  ReceiveQueue queue(4, 2);
+  std::array<ScatterGather, 2> out;
+  ReceiveWqe wqe;
+  const auto take = [&] { return queue.take(wqe, out) ? wqe.id : 0; };
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    const ScatterGather sge{id * 0x1000, 10, Key{static_cast<std::uint32_t>(id)}};
+    const ReceiveRequest request = receive_of(id, {&sge, 1});
+    ASSERT_TRUE(queue.post({&request, 1}));
+  }
+  EXPECT_EQ(take(), 1u);
+  EXPECT_FALSE(queue.withdraw(1)) << "it was taken";
+  EXPECT_TRUE(queue.withdraw(2));
+  EXPECT_FALSE(queue.withdraw(2));
+  EXPECT_EQ(queue.size(), 2u);
+  const ReceiveRequest more[2] = {receive_of(5), receive_of(6)};
+  EXPECT_TRUE(queue.post(more)) << "its place is free";
+  EXPECT_TRUE(queue.withdraw(6));
+  EXPECT_EQ(take(), 3u);
+  EXPECT_EQ(out[0].address, 0x3000u);
+  EXPECT_EQ(out[0].lkey, Key{3});
+  EXPECT_EQ(take(), 4u);
+  EXPECT_EQ(take(), 5u);
+  EXPECT_EQ(take(), 0u);
+}
+
+TEST(ReceiveQueue, queue_of_none_takes_none) {
+  ReceiveQueue queue(0, 2);
+  const ReceiveRequest request = receive_of(1);
+  EXPECT_EQ(queue.post({&request, 1}).status, PostStatus::QueueFull);
+  std::array<ScatterGather, 2> out;
+  ReceiveWqe wqe;
+  EXPECT_FALSE(queue.take(wqe, out));
+  EXPECT_TRUE(queue.empty());
+}
+
 TEST(ReceiveQueue, room_of_a_request_is_counted_in_64_bits) {
-  ReceiveQueue queue(small());
+  ReceiveQueue queue(4, 2);
   const ScatterGather sges[2] = {{0, 0xffffffff, Key{}}, {0, 0xffffffff, Key{}}};
   const ReceiveRequest request = receive_of(1, sges);
   ASSERT_TRUE(queue.post({&request, 1}));

@@ -292,7 +292,7 @@ void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
   const std::uint32_t at = (psn.value() - wqe->first_psn.value()) & Psn::kMask;
   PieceList pieces;
   const auto sges = link_.qp.send_queue().sges(link_.qp.send_queue().retired());
-  if (!find_pieces(link_, sges, std::uint64_t{at} * link_.mtu(), bytes, Access::LocalWrite, pieces))
+  if (!find_pieces(link_, link_.pd(), sges, std::uint64_t{at} * link_.mtu(), bytes, Access::LocalWrite, pieces))
     return fail_oldest(CompletionStatus::LocalProtectionError);
   std::span<const std::byte> rest = packet.payload;
   for (const Piece& piece : pieces.span()) {
@@ -317,7 +317,7 @@ void Completer::handle_atomic_response(Instant now, const wire::Packet& packet) 
     return fail_oldest(CompletionStatus::BadResponse);
   PieceList pieces;
   const auto sges = link_.qp.send_queue().sges(link_.qp.send_queue().retired());
-  if (!find_pieces(link_, sges, 0, 8, Access::LocalWrite, pieces))
+  if (!find_pieces(link_, link_.pd(), sges, 0, 8, Access::LocalWrite, pieces))
     return fail_oldest(CompletionStatus::LocalProtectionError);
   std::array<std::byte, 8> value;  // host order in memory
   std::memcpy(value.data(), &packet.atomic_original, 8);

@@ -5,7 +5,7 @@
 
 namespace verbena::roce {
 
-bool find_pieces(const Link& link, std::span<const ScatterGather> sges, std::uint64_t offset,
+bool find_pieces(const Link& link, core::PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
                  std::uint64_t length, Access wanted, PieceList& out) {
   out.count = 0;
   for (const ScatterGather& sge : sges) {
@@ -15,7 +15,7 @@ bool find_pieces(const Link& link, std::span<const ScatterGather> sges, std::uin
       continue;
     }
     const std::uint64_t take = std::min<std::uint64_t>(sge.length - offset, length);
-    std::byte* data = link.memory.find_local(sge.lkey, link.pd(), sge.address, sge.length, wanted);
+    std::byte* data = link.memory.find_local(sge.lkey, domain, sge.address, sge.length, wanted);
     if (data == nullptr) return false;
     out.pieces[out.count++] = {data + offset, static_cast<std::size_t>(take)};
     length -= take;

@@ -37,8 +37,8 @@ struct PieceList {
 };
 
 // The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
-// False when the list ends before or a key, range or right is wrong.
-bool find_pieces(const Link& link, std::span<const ScatterGather> sges, std::uint64_t offset,
+// False when the list ends before or a key, range or right is wrong in that domain.
+bool find_pieces(const Link& link, core::PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
                  std::uint64_t length, Access wanted, PieceList& out);
 
 }  // namespace verbena::roce

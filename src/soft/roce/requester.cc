@@ -108,7 +108,7 @@ void Requester::begin(SendWqe& wqe) {
   if (!wqe.is_read_or_atomic()) return;
   if (link_.qp.attributes().max_rd_atomic == 0) return fail(CompletionStatus::LocalQpOperationError);
   PieceList pieces;
-  if (!find_pieces(link_, link_.qp.send_queue().sges(state_.current), 0, wqe.length, Access::LocalWrite,
+  if (!find_pieces(link_, link_.pd(), link_.qp.send_queue().sges(state_.current), 0, wqe.length, Access::LocalWrite,
                    pieces))
     fail(CompletionStatus::LocalProtectionError);
 }
@@ -127,7 +127,7 @@ bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
     pieces.count = 1;
     return true;
   }
-  return find_pieces(link_, queue.sges(state_.current), cut.offset, cut.length, Access::None, pieces);
+  return find_pieces(link_, link_.pd(), queue.sges(state_.current), cut.offset, cut.length, Access::None, pieces);
 }
 
 bool Requester::emit(Instant now, Train& train) {

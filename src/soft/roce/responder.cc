@@ -20,7 +20,7 @@ void Responder::start() {
   msn_ = 0;
   open_ = Open::None;
   nak_said_ = rnr_said_ = rnr_stole_receive_ = false;
-  receive_sges_.assign(std::max(link_.qp.receive_queue().max_sges(), 1u), {});
+  receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
   received_ = 0;
   resources_.assign(a.max_dest_rd_atomic, {});
   next_resource_ = 0;
@@ -184,7 +184,7 @@ void Responder::handle_duplicate(Instant now, const wire::Packet& packet) {
     case Operation::Send:
     case Operation::Write:
       if (planted(PlantedBug::CompleteTwice) && packet.info().completes_receive && open_ == Open::None &&
-          link_.qp.receive_queue().take(receive_, receive_sges_))
+          link_.qp.take_receive(receive_, receive_sges_))
         complete_receive(packet, CompletionOpcode::Receive, 0);
       return acknowledge_again(now, packet.bth.psn);
     default:

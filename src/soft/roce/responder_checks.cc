@@ -73,10 +73,10 @@ Responder::Verdict Responder::check_resources(const wire::Packet& packet) {
     return responses_.pending_fetches() < resources_.size() ? Verdict::Continue : Verdict::InvalidRequest;
   if (!info.consumes_receive) return Verdict::Continue;
   if (link_.qp.open_receive.open) return Verdict::Continue;
-  if (!link_.qp.receive_queue().take(receive_, receive_sges_)) return Verdict::Rnr;
+  if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::Rnr;
   if (rnr_stole_receive_) {
     rnr_stole_receive_ = false;
-    if (!link_.qp.receive_queue().take(receive_, receive_sges_)) return Verdict::Rnr;
+    if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::Rnr;
   }
   link_.qp.open_receive = {true, receive_.id};
   return Verdict::Continue;
@@ -141,7 +141,7 @@ Responder::Verdict Responder::check_memory(const wire::Packet& packet) {
 Responder::Verdict Responder::find_receive_pieces(const wire::Packet& packet) {
   const std::uint64_t before = packet.info().first ? 0 : received_;
   const std::span<const ScatterGather> sges{receive_sges_.data(), receive_.sge_count};
-  return find_pieces(link_, sges, before, packet.payload.size(), Access::LocalWrite, pieces_)
+  return find_pieces(link_, link_.qp.receive_pd(), sges, before, packet.payload.size(), Access::LocalWrite, pieces_)
              ? Verdict::Continue
              : Verdict::OperationError;
 }
