@@ -46,6 +46,7 @@ nlohmann::json to_json(const DeviceInfo& info, const DevicesOptions& options, in
                      {"max_queue_pairs", info.max_queue_pairs},
                      {"max_completion_queues", info.max_completion_queues},
                      {"max_completion_entries", info.max_completion_entries},
+                     {"max_shared_receive_queues", info.max_shared_receive_queues},
                      {"max_requests", info.max_requests},
                      {"max_segments", info.max_segments},
                      {"max_inline_bytes", info.max_inline_bytes},

@@ -20,7 +20,7 @@ std::string describe_devices() {
 DeviceEvent to_public(const provider::Event& event) {
   const bool completion = event.kind == provider::Event::Kind::Completion;
   return {completion ? DeviceEvent::Kind::Completion : DeviceEvent::Kind::Async, event.async, event.qpn,
-          static_cast<std::uint32_t>(event.cq)};
+          static_cast<std::uint32_t>(event.cq), static_cast<std::uint32_t>(event.srq)};
 }
 
 }  // namespace
@@ -79,11 +79,21 @@ Result<CompletionQueue> Device::create_completion_queue(std::uint32_t capacity) 
   return CompletionQueue{state_->context(), static_cast<std::uint32_t>(*id)};
 }
 
+Result<SharedReceiveQueue> Device::create_shared_receive_queue(const ProtectionDomain& domain,
+                                                               const SharedReceiveQueueOptions& options) {
+  auto id = state_->context().create_srq(
+      {provider::PdId{domain.id()}, options.max_requests, options.max_segments});
+  if (!id) return id.error();
+  return SharedReceiveQueue{state_->context(), static_cast<std::uint32_t>(*id)};
+}
+
 Result<QueuePair> Device::create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
                                             CompletionQueue& receive, const QueuePairOptions& options) {
   provider::Context& context = state_->context();
+  const SharedReceiveQueue* const shared = options.shared_receive_queue;
   auto made = context.create_qp({options.type, provider::PdId{domain.id()}, provider::CqId{send.id()},
-                                 provider::CqId{receive.id()}, options.capabilities, options.signal_all});
+                                 provider::CqId{receive.id()}, options.capabilities, options.signal_all,
+                                 provider::SrqId{shared != nullptr ? shared->id() : 0}});
   if (!made) return made.error();
   QueuePair pair;
   pair.context_ = &context;

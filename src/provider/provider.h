@@ -3,7 +3,7 @@
 // The device layer above adds types and ownership, nothing else; a drop-in libibverbs can sit on this as a thin layer.
 //
 // Threads: all methods of Context may be called from any thread; control calls take a lock inside. The data path
-// (CompletionQueueOps, QueuePairOps) takes one short lock per queue. No method calls user code.
+// (the ...Ops) takes one short lock per queue. No method calls user code.
 // Errors: Error::native() is the errno that verbs would return, domain Errno.
 #pragma once
 
@@ -24,6 +24,7 @@ namespace verbena::provider {
 // Ids of objects within one context. 0 is no object.
 enum class PdId : std::uint32_t {};
 enum class CqId : std::uint32_t {};
+enum class SrqId : std::uint32_t {};
 enum class ListenerId : std::uint64_t {};
 enum class ConnectionId : std::uint64_t {};
 
@@ -43,6 +44,13 @@ struct QueuePairSpec {
   CqId send_cq{}, receive_cq{};
   QueuePairCapabilities capabilities;
   bool signal_all = false;
+  SrqId srq{};  // where its receives come from; 0: from a queue of its own
+};
+
+struct SharedReceiveQueueSpec {
+  PdId pd{};  // where the keys of its requests must be valid
+  std::uint32_t max_requests = 0;
+  std::uint32_t max_segments = 0;
 };
 
 class CompletionQueueOps {
@@ -62,11 +70,20 @@ class QueuePairOps {
   virtual QueuePairState state() const = 0;
 };
 
+class SharedReceiveQueueOps {
+ public:
+  virtual ~SharedReceiveQueueOps() = default;
+  virtual PostResult post(std::span<const ReceiveRequest> requests) = 0;
+  // Takes back the oldest request with that id; it will not complete, and the device does not touch its memory. False:
+  // there is none, or a message has begun to fill it.
+  virtual bool withdraw(std::uint64_t id) = 0;
+};
+
 // What the context reports besides completions, in order of occurrence.
 struct Event {
   enum class Kind : std::uint8_t {
     Completion,       // armed queue `cq` has something
-    Async,            // `async` about `qpn` or `cq`
+    Async,            // `async` about `qpn`, `cq` or `srq`
     ConnectRequest,   // on `listener`: a new `connection` wants accept() or reject()
     ConnectResponse,  // the peer accepted: bring the queue pair up, then confirm()
     Established,
@@ -80,6 +97,7 @@ struct Event {
   AsyncEventType async = AsyncEventType::DeviceFatal;
   Qpn qpn;
   CqId cq{};
+  SrqId srq{};
   ListenerId listener{};
   ConnectionId connection{};
   int reason = 0;  // reject reason of the CM protocol
@@ -102,6 +120,7 @@ struct ConnectionParameters {
   std::uint8_t timeout = 14;  // ACK timeout code
   std::uint8_t min_rnr_timer = 12;
   std::uint8_t traffic_class = 0;
+  bool shared_receives = false;  // our queue pair has no receive queue of its own, which the peer is told
 };
 
 // An open device. Destroying it ends everything on it.
@@ -131,6 +150,13 @@ class Context {
   virtual Result<void> destroy_cq(CqId cq) = 0;
   // Look-up of an object's data path by id; valid until it is destroyed, nullptr for an unknown id.
   virtual CompletionQueueOps* cq(CqId cq) = 0;
+  // Sizes are rounded up: see query_srq().
+  virtual Result<SrqId> create_srq(const SharedReceiveQueueSpec& spec) = 0;
+  // Fewer requests than `limit`, now or later, raise SrqLimitReached once; 0 takes that back.
+  virtual Result<void> modify_srq(SrqId srq, std::uint32_t limit) = 0;
+  virtual Result<SharedReceiveQueueAttributes> query_srq(SrqId srq) const = 0;
+  virtual Result<void> destroy_srq(SrqId srq) = 0;
+  virtual SharedReceiveQueueOps* srq(SrqId srq) = 0;
   struct CreatedQueuePair {
     Qpn qpn;
     QueuePairCapabilities capabilities;  // what was made

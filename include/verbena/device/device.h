@@ -18,6 +18,7 @@
 #include "verbena/device/memory_region.h"
 #include "verbena/device/protection_domain.h"
 #include "verbena/device/queue_pair.h"
+#include "verbena/device/shared_receive_queue.h"
 
 namespace verbena {
 
@@ -27,12 +28,13 @@ class DeviceState;
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
     Completion,  // the armed queue `completion_queue` has something
-    Async,       // `async` about `qpn` or `completion_queue`
+    Async,       // `async` about `qpn`, `completion_queue` or `shared_receive_queue`
   };
   Kind kind = Kind::Async;
   AsyncEventType async = AsyncEventType::DeviceFatal;
   Qpn qpn{};
-  std::uint32_t completion_queue = 0;  // CompletionQueue::id()
+  std::uint32_t completion_queue = 0;      // CompletionQueue::id()
+  std::uint32_t shared_receive_queue = 0;  // SharedReceiveQueue::id()
 };
 
 // An open device. One process may open several; each is an address of its own.
@@ -84,6 +86,12 @@ class Device {
   // ---- Verbs. Connections make their own queues.
   // Errors: InvalidArgument (0 or more than info().max_completion_entries), ResourceExhausted.
   Result<CompletionQueue> create_completion_queue(std::uint32_t capacity);
+  // Errors: InvalidArgument (0 or more requests than info().max_requests, too many segments), ResourceExhausted.
+  Result<SharedReceiveQueue> create_shared_receive_queue(const ProtectionDomain& domain,
+                                                         const SharedReceiveQueueOptions& options = {});
+  Result<SharedReceiveQueue> create_shared_receive_queue(const SharedReceiveQueueOptions& options = {}) {
+    return create_shared_receive_queue(protection_domain(), options);
+  }
   // Errors: InvalidArgument (a capability over the device's limit), NotSupported (type), ResourceExhausted.
   Result<QueuePair> create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
                                       CompletionQueue& receive, const QueuePairOptions& options = {});

@@ -19,6 +19,7 @@ class QueuePairOps;
 
 class CompletionQueue;
 class ProtectionDomain;
+class SharedReceiveQueue;
 
 // What two sides must tell each other to connect queue pairs by hand. A value; travels as 32 bytes.
 //
@@ -56,12 +57,14 @@ struct QueuePairOptions {
   QueuePairType type = QueuePairType::ReliableConnected;
   QueuePairCapabilities capabilities{};
   bool signal_all = false;  // every send request completes, whatever its flags
+  // Where its receives come from; nullptr: from a queue of its own. With one, post_receive() is refused.
+  SharedReceiveQueue* shared_receive_queue = nullptr;
 };
 
 // A queue pair made and driven by hand; Connection is the comfortable way.
 //
-// Lifetime: the device, the protection domain and the completion queues outlive it. Destroying it ends it at once:
-// requests that did not complete never will.
+// Lifetime: the device, the protection domain, the completion queues and the shared receive queue outlive it.
+// Destroying it ends it at once: requests that did not complete never will.
 // Threads: posting and state() from any thread; modify() and its helpers one thread at a time.
 class QueuePair {
  public:

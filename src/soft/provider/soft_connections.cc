@@ -44,6 +44,7 @@ Event to_provider(const core::Event& from) {
   event.async = from.type;
   event.qpn = from.qpn;
   event.cq = provider::CqId{from.cq.value};
+  event.srq = provider::SrqId{from.srq.value};
   return event;
 }
 
@@ -97,6 +98,7 @@ Result<ConnectionId> SoftContext::connect(const ConnectionParameters& parameters
   params.path_mtu_bytes = parameters.path_mtu != 0 ? parameters.path_mtu : info_.active_mtu;
   params.ack_timeout_code = parameters.timeout;
   params.traffic_class = parameters.traffic_class;
+  params.srq = parameters.shared_receives;
   params.private_data = private_data;
   auto id = device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().connect(now, params); });
   if (!id) return id.error();
@@ -111,6 +113,7 @@ Result<void> SoftContext::accept(ConnectionId connection, const ConnectionParame
   params.responder_resources = parameters.responder_resources;
   params.initiator_depth = parameters.initiator_depth;
   params.rnr_retry_count = parameters.rnr_retry;
+  params.srq = parameters.shared_receives;
   params.private_data = private_data;
   {
     const std::lock_guard guard(mutex_);

@@ -8,11 +8,13 @@ namespace verbena::soft {
 
 using provider::CqId;
 using provider::PdId;
+using provider::SrqId;
 
 namespace {
 
 core::PdId to_core(PdId pd) { return {static_cast<std::uint32_t>(pd)}; }
 core::CqId to_core(CqId cq) { return {static_cast<std::uint32_t>(cq)}; }
+core::SrqId to_core(SrqId srq) { return {static_cast<std::uint32_t>(srq)}; }
 
 }  // namespace
 
@@ -22,6 +24,7 @@ DeviceInfo software_limits(const NicConfig& config) {
   info.max_queue_pairs = config.max_queue_pairs;
   info.max_completion_queues = config.max_completion_queues;
   info.max_completion_entries = config.max_completion_entries;
+  info.max_shared_receive_queues = config.max_shared_receive_queues;
   info.max_requests = config.max_requests;
   info.max_segments = core::kMaxSegments;
   info.max_inline_bytes = config.max_inline_bytes;
@@ -109,6 +112,41 @@ provider::CompletionQueueOps* SoftContext::cq(CqId cq) {
   return found == cqs_.end() ? nullptr : found->second.get();
 }
 
+Result<SrqId> SoftContext::create_srq(const provider::SharedReceiveQueueSpec& spec) {
+  core::SharedReceiveQueue* queue = nullptr;
+  auto id = device_->with_nic([&](Nic& nic, Instant) {
+    auto made = nic.create_srq(to_core(spec.pd), spec.max_requests, spec.max_segments);
+    if (made) queue = nic.srq(*made);
+    return made;
+  });
+  if (!id) return id.error();
+  const std::lock_guard guard(mutex_);
+  srqs_[id->value] = std::make_unique<Srq>(*device_, *queue);
+  return SrqId{id->value};
+}
+
+Result<void> SoftContext::modify_srq(SrqId srq, std::uint32_t limit) {
+  return device_->with_nic([&](Nic& nic, Instant) { return nic.modify_srq(to_core(srq), limit); });
+}
+
+Result<SharedReceiveQueueAttributes> SoftContext::query_srq(SrqId srq) const {
+  return device_->with_nic([&](Nic& nic, Instant) { return nic.query_srq(to_core(srq)); });
+}
+
+Result<void> SoftContext::destroy_srq(SrqId srq) {
+  auto done = device_->with_nic([&](Nic& nic, Instant) { return nic.destroy_srq(to_core(srq)); });
+  if (!done) return done;
+  const std::lock_guard guard(mutex_);
+  srqs_.erase(static_cast<std::uint32_t>(srq));
+  return {};
+}
+
+provider::SharedReceiveQueueOps* SoftContext::srq(SrqId srq) {
+  const std::lock_guard guard(mutex_);
+  const auto found = srqs_.find(static_cast<std::uint32_t>(srq));
+  return found == srqs_.end() ? nullptr : found->second.get();
+}
+
 Result<SoftContext::CreatedQueuePair> SoftContext::create_qp(const provider::QueuePairSpec& spec) {
   Nic::QpInit init;
   init.type = spec.type;
@@ -117,6 +155,7 @@ Result<SoftContext::CreatedQueuePair> SoftContext::create_qp(const provider::Que
   init.receive_cq = to_core(spec.receive_cq);
   init.capabilities = spec.capabilities;
   init.signal_all = spec.signal_all;
+  if (spec.srq != SrqId{}) init.srq = to_core(spec.srq);
   auto made = device_->with_nic([&](Nic& nic, Instant) { return nic.create_qp(init); });
   if (!made) return made.error();
   const std::lock_guard guard(mutex_);

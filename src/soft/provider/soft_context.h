@@ -37,6 +37,11 @@ class SoftContext final : public provider::Context {
   Result<provider::CqId> create_cq(std::uint32_t capacity) override;
   Result<void> destroy_cq(provider::CqId cq) override;
   provider::CompletionQueueOps* cq(provider::CqId cq) override;
+  Result<provider::SrqId> create_srq(const provider::SharedReceiveQueueSpec& spec) override;
+  Result<void> modify_srq(provider::SrqId srq, std::uint32_t limit) override;
+  Result<SharedReceiveQueueAttributes> query_srq(provider::SrqId srq) const override;
+  Result<void> destroy_srq(provider::SrqId srq) override;
+  provider::SharedReceiveQueueOps* srq(provider::SrqId srq) override;
   Result<CreatedQueuePair> create_qp(const provider::QueuePairSpec& spec) override;
   Result<void> modify_qp(Qpn qpn, const QueuePairAttributes& values, AttributeMask mask) override;
   Result<QueuePairAttributes> query_qp(Qpn qpn) const override;
@@ -67,6 +72,7 @@ class SoftContext final : public provider::Context {
  private:
   class Cq;
   class Qp;
+  class Srq;
   Psn chosen_psn(Psn wanted);
   // A packet of the peer's stands for the RTU that got lost (C-06).
   void establish_on(Qpn qpn);
@@ -76,6 +82,7 @@ class SoftContext final : public provider::Context {
   std::unique_ptr<HostDevice> device_;
   mutable std::mutex mutex_;  // guards what follows; never held while calling the device
   std::unordered_map<std::uint32_t, std::unique_ptr<Cq>> cqs_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Srq>> srqs_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Qp>> qps_;
   std::unordered_map<std::uint32_t, provider::ConnectionId>
       accepted_;  // by local queue pair, until established

@@ -38,4 +38,19 @@ class SoftContext::Qp final : public provider::QueuePairOps {
   core::QueuePair& queues_;
 };
 
+class SoftContext::Srq final : public provider::SharedReceiveQueueOps {
+ public:
+  Srq(HostDevice& device, core::SharedReceiveQueue& queue) : device_(device), queue_(queue) {}
+
+  // Nothing waits for a receive but peers, who ask again.
+  PostResult post(std::span<const ReceiveRequest> requests) override { return queue_.post(requests); }
+  bool withdraw(std::uint64_t id) override {
+    return device_.with_nic([&](Nic&, Instant) { return queue_.withdraw(id); });
+  }
+
+ private:
+  HostDevice& device_;
+  core::SharedReceiveQueue& queue_;
+};
+
 }  // namespace verbena::soft
