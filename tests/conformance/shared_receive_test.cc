@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared receive queues and what holds for the queue pairs on them.
-#include <algorithm>
+#include <map>
 #include <set>
 
-#include "bench.h"
+#include "pair.h"
 
 namespace verbena::conformance {
 namespace {
@@ -243,6 +243,103 @@ TEST(SharedReceives, wrong_sizes_limits_and_numbers_are_refused) {
   init.send_cq = init.receive_cq = nic.create_cq(1).value();
   init.srq = core::SrqId{777};
   EXPECT_EQ(nic.create_qp(init).error().code(), ErrorCode::NotFound);
+}
+
+// ---- Many queue pairs, faults on the wire, and a pool that runs dry now and then.
+
+void connect(Pair& pair, int from, Qpn own, Qpn peer) {
+  QueuePairAttributes a;
+  a.access = Access::All;
+  a.address.destination = pair.side(1 - from).nic.config().address;
+  a.path_mtu = kMtu;
+  a.destination = peer;
+  a.max_rd_atomic = a.max_dest_rd_atomic = 4;
+  a.min_rnr_timer = 13;
+  a.timeout = 8;  // shorter than a turn: time goes on in each
+  a.retry_count = a.rnr_retry = 7;
+  for (const QueuePairState state : {QueuePairState::Init, QueuePairState::Rtr, QueuePairState::Rts}) {
+    a.state = state;
+    ASSERT_TRUE(pair.side(from).nic.modify_qp(pair.now(), own, a, required_mask(state)));
+  }
+}
+
+TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_limit_event_refills) {
+  constexpr std::uint32_t kLines = 6, kMessages = 40, kReceives = 8, kBytes = 600;
+  Pair pair;
+  SeededRandom dice(7);
+  pair.hook = [&](int, Bytes&) {
+    const auto n = dice.below(100);
+    return n < 5 ? Fate::Drop : n < 10 ? Fate::Twice : n < 15 ? Fate::Later : Fate::Deliver;
+  };
+  Pair::Side& near = pair.side(0);
+  Pair::Side& far = pair.side(1);
+  const core::SrqId srq = far.nic.create_srq(far.pd, kReceives, 1).value();
+  std::vector<core::QueuePair*> lines;
+  std::map<std::uint32_t, std::uint32_t> line_of;
+  for (std::uint32_t i = 0; i < kLines; ++i) {
+    soft::Nic::QpInit init;
+    init.capabilities = {kMessages, 1, 1, 1, 0};
+    init.pd = near.pd;
+    init.send_cq = near.send_cq;
+    init.receive_cq = near.receive_cq;
+    lines.push_back(near.nic.create_qp(init).value().queues);
+    init.pd = far.pd;
+    init.send_cq = far.send_cq;
+    init.receive_cq = far.receive_cq;
+    init.srq = srq;
+    const Qpn peer = far.nic.create_qp(init).value().qpn;
+    line_of[peer.value()] = i;
+    connect(pair, 0, lines[i]->qpn(), peer);
+    connect(pair, 1, peer, lines[i]->qpn());
+  }
+  // Message n of line i is a pattern of its own.
+  const auto seed_of = [](std::uint32_t i, std::uint32_t n) { return i * kMessages + n; };
+  for (std::uint32_t n = 0; n < kMessages; ++n)
+    for (std::uint32_t i = 0; i < kLines; ++i) {
+      const std::uint64_t at = std::uint64_t{seed_of(i, n)} * kBytes % (Pair::kMemoryBytes - kBytes);
+      const ScatterGather piece = near.memory->sge(at, kBytes);
+      SendRequest request;
+      request.id = at;
+      request.flags = SendFlags::Signaled;
+      request.local = {&piece, 1};
+      ASSERT_TRUE(lines[i]->post_send({&request, 1}));
+      near.nic.ring_doorbell(*lines[i]);
+    }
+  near.memory->put(0, pattern(Pair::kMemoryBytes));
+
+  std::set<std::uint64_t> waiting;  // ids of receives, which are places
+  const auto refill = [&] {
+    for (std::uint64_t id = 0; id < kReceives; ++id) {
+      if (!waiting.insert(id).second) continue;
+      const ScatterGather place = far.memory->sge(id * kBytes, kBytes);
+      const ReceiveRequest request{id, {&place, 1}};
+      ASSERT_TRUE(far.nic.srq(srq)->post({&request, 1}));
+    }
+    ASSERT_TRUE(far.nic.modify_srq(srq, 3));
+  };
+  refill();
+  std::vector<std::uint32_t> heard(kLines, 0);
+  std::size_t taken = 0;
+  for (int turn = 0; turn < 2000 && taken < kLines * kMessages; ++turn) {
+    pair.run(Duration::milliseconds(2));
+    for (; taken < far.receives.size(); ++taken) {
+      const Completion& done = far.receives[taken];
+      ASSERT_EQ(done.status, CompletionStatus::Success);
+      const std::uint32_t line = line_of.at(done.qpn.value());
+      ASSERT_EQ(waiting.erase(done.id), 1u) << "handed out twice";
+      const std::uint64_t at =
+          std::uint64_t{seed_of(line, heard[line]++)} * kBytes % (Pair::kMemoryBytes - kBytes);
+      EXPECT_TRUE(far.memory->holds(done.id * kBytes, near.memory->bytes(at, kBytes)));
+    }
+    while (const auto event = far.nic.poll_event()) {
+      if (event->type == AsyncEventType::SrqLimitReached) refill();
+    }
+  }
+  EXPECT_EQ(taken, kLines * kMessages);
+  pair.hook = nullptr;
+  pair.run();
+  EXPECT_EQ(far.receives.size(), kLines * kMessages);
+  EXPECT_EQ(near.sends.size(), kLines * kMessages);
 }
 
 }  // namespace
