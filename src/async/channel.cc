@@ -3,12 +3,13 @@
 #include "async/channel.h"
 
 #include "async/describe.h"
+#include "async/receive_pool_state.h"
 #include "device/queue_pair_steps.h"
 
 namespace verbena {
 
 Channel::Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner)
-    : engine_(engine), device_(device), options_(options), owner_(owner) {}
+    : OperationQueue(engine), device_(device), options_(options), owner_(owner) {}
 
 Result<std::unique_ptr<Channel>> Channel::create(EngineState& engine, AttachedDevice& device,
                                                  const ChannelOptions& options, Owner& owner) {
@@ -29,12 +30,17 @@ Result<void> Channel::open() {
   shard_ = *shard;
   promised_ = wanted;
   spec.send_cq = spec.receive_cq = shard_->id;
+  if (options_.pool != nullptr) {
+    spec.srq = options_.pool->id();
+    spec.receive_cq = options_.pool->shard().id;
+  }
   provider::Context& context = device_.context();
   auto made = context.create_qp(spec);
   if (!made) return made.error();
   qpn_ = made->qpn;
   ops_ = context.qp(qpn_);
   device_.queue_pairs[qpn_.value()] = this;
+  if (options_.pool != nullptr) options_.pool->join(*this);
   key_ = engine_.add_channel(*this);
   registered_ = true;
 
@@ -49,15 +55,24 @@ Channel::~Channel() {
     on_completion_ = nullptr;
     end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
     wants_owner_ = false;
-    if (shard_->broken) engine_.tend_soon(key_);
+    if (overran()) engine_.tend_soon(key_);
     engine_.run_until([this] { return is_quiet(); });
     device_.queue_pairs.erase(qpn_.value());
+    if (options_.pool != nullptr) options_.pool->leave(*this);
     static_cast<void>(device_.context().destroy_qp(qpn_));
   }
   if (!next_keep_alive_.is_never()) engine_.forget_keep_alive(next_keep_alive_, key_);
   if (registered_) engine_.remove_channel(key_);
   if (cells_registered_) static_cast<void>(device_.context().deregister_memory(cells_key_));
   if (shard_ != nullptr) AttachedDevice::release(*shard_, promised_);
+}
+
+bool Channel::overran() const {
+  return shard_->broken || (options_.pool != nullptr && options_.pool->shard().broken);
+}
+
+bool Channel::completes_in(const CompletionShard& shard) const {
+  return shard_ == &shard || (options_.pool != nullptr && &options_.pool->shard() == &shard);
 }
 
 void Channel::set_connected() {
@@ -112,7 +127,7 @@ void Channel::handle_event(const provider::Event& event) {
 }
 
 void Channel::tend() {
-  if (shard_->broken) {
+  if (overran()) {
     end(End::Failed, Error(ErrorCode::ConnectionLost, "connection with " + owner_.peer_name() +
                                                           ": the completion queue that it shares overran"));
     if (!fail_what_is_lost()) return;

@@ -9,20 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "async/engine_state.h"
+#include "async/operation_queue.h"
 #include "verbena/async/operation.h"
 #include "verbena/device/queue_pair.h"
 
 namespace verbena {
+
+class ReceivePoolState;
 
 struct ChannelOptions {
   QueuePairCapabilities queues{};
   provider::PdId domain{};
   ReliabilityOptions reliability{};
   Duration keep_alive{};
+  ReceivePoolState* pool = nullptr;  // where its receives come from; null: its own
 };
 
-class Channel final : private EventHandler {
+class Channel final : public OperationQueue, private EventHandler {
  public:
   // Whose channel it is. Called from the engine, never from inside a start.
   class Owner {
@@ -41,10 +44,7 @@ class Channel final : private EventHandler {
                                                  const ChannelOptions& options, Owner& owner);
   // Ends what is in flight and waits for it.
   ~Channel() override;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
 
-  EngineState& engine() { return engine_; }
   AttachedDevice& device() { return device_; }
   Qpn qpn() const { return qpn_; }
   const ChannelOptions& options() const { return options_; }
@@ -65,10 +65,7 @@ class Channel final : private EventHandler {
   void request_tending();
 
   // ---- Operations.
-  void start(Operation& operation);
-  void abort(Operation& operation, Operation::Ending ending);
-  void withdraw(Operation& operation);  // was refused, and will not be told
-  void told(Operation& operation);      // was refused, and is told now
+  void abort(Operation& operation, Operation::Ending ending) override;
   std::size_t sends_in_flight() const { return sends_.in_flight(); }
 
   // ---- Requests of the user's own. They take slots as operations do, until their completion is told.
@@ -76,12 +73,18 @@ class Channel final : private EventHandler {
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   void on_completion(std::function<void(const Completion&)> handler);
 
+  // ---- For its pool of receives.
+  std::string peer_name() const { return owner_.peer_name(); }
+  void note_heard() { heard_ = true; }
+  // What a request is told that ended with the channel.
+  ErrorCode end_code() const;
+  std::string end_text() const;
+
   // ---- For the engine.
-  bool completes_in(const CompletionShard& shard) const { return shard_ == &shard; }
-  // These two may destroy the channel.
-  void handle_completion(const Completion& completion);
-  void tend();
-  void keep_alive(Instant now);
+  bool completes_in(const CompletionShard& shard) const override;
+  void handle_completion(const Completion& completion) override;
+  void tend() override;
+  void keep_alive(Instant now) override;
 
  private:
   Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner);
@@ -89,7 +92,7 @@ class Channel final : private EventHandler {
   void handle_event(const provider::Event& event) override;
 
   std::optional<Error> refusal(const Operation& operation) const;
-  std::optional<Error> post(Operation& operation);
+  std::optional<Error> post(Operation& operation) override;
   std::optional<Error> post_send(Operation& operation, std::uint32_t slot);
   std::optional<Error> post_receive(Operation& operation, std::uint32_t slot);
   Result<ScatterGather> atomic_cell(std::uint32_t slot);
@@ -97,30 +100,12 @@ class Channel final : private EventHandler {
   void complete(Operation& operation, const Completion& completion, std::uint32_t slot);
   std::optional<Error> refused(const Operation& operation, PostStatus status) const;
   std::string subject(const Operation& operation) const;
-  ErrorCode end_code() const;
-  std::string end_text() const;
   Error flush_error(const Operation& operation) const;
   void expect_keep_alive(Instant at);
+  bool overran() const;  // a completion queue it uses
   bool fail_what_is_lost();
   bool is_quiet() const;
 
-  // A request in flight: an operation's, or the user's own.
-  struct Slot {
-    bool taken = false;
-    bool tells_success = true;       // the user's own
-    Operation* operation = nullptr;  // null for the user's own
-    std::uint64_t id = 0;            // the user's
-  };
-  // One direction. Whatever is posted has a slot until its completion is dispatched: the completion queue was promised
-  // no more.
-  struct Slots {
-    std::vector<Slot> all;
-    std::vector<std::uint32_t> free;
-    void open(std::uint32_t count);
-    std::size_t in_flight() const { return all.size() - free.size(); }
-    void take(Slot what);
-    Slot give_back(std::uint32_t index);
-  };
   Slots& slots_of(const Operation& operation) { return operation.request_.is_receive ? receives_ : sends_; }
 
   // The lower half of a request's id: its direction and its slot.
@@ -128,7 +113,6 @@ class Channel final : private EventHandler {
   static constexpr std::uint32_t kKeepAlive = kReceive - 1;
   std::uint64_t id_of(std::uint32_t low) const { return std::uint64_t{key_} << 32 | low; }
 
-  EngineState& engine_;
   AttachedDevice& device_;
   const ChannelOptions options_;
   Owner& owner_;
@@ -140,7 +124,6 @@ class Channel final : private EventHandler {
   std::uint32_t promised_ = 0;
 
   Slots sends_, receives_;
-  std::size_t untold_ = 0;                  // operations refused and not yet told
   std::unique_ptr<std::uint64_t[]> cells_;  // results of atomics, one per send slot
   Key cells_key_;
   bool cells_registered_ = false;

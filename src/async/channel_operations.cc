@@ -18,30 +18,8 @@ bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap;
 
 }  // namespace
 
-// ---- Slots.
-
-void Channel::Slots::open(std::uint32_t count) {
-  all.resize(count);
-  free.reserve(count);
-  for (std::uint32_t i = count; i > 0; --i) free.push_back(i - 1);
-}
-
-void Channel::Slots::take(Slot what) {
-  what.taken = true;
-  all[free.back()] = what;
-  free.pop_back();
-}
-
-Channel::Slot Channel::Slots::give_back(std::uint32_t index) {
-  VERBENA_ASSERT(all[index].taken);
-  const Slot was = all[index];
-  all[index] = {};
-  free.push_back(index);
-  return was;
-}
-
 bool Channel::is_quiet() const {
-  return sends_.in_flight() + receives_.in_flight() + untold_ == 0 && !keep_alive_out_;
+  return sends_.in_flight() + receives_.in_flight() + untold() == 0 && !keep_alive_out_;
 }
 
 // ---- Operations.
@@ -52,30 +30,13 @@ std::string Channel::subject(const Operation& operation) const {
                            owner_.peer_name());
 }
 
-void Channel::start(Operation& operation) {
-  VERBENA_ASSERT(!operation.in_flight());
-  operation.channel_ = this;
-  operation.ending_ = Operation::Ending::Natural;
-  operation.error_.reset();
-  operation.outcome_ = {};
-  engine_.note_activity();
-  std::optional<Error> error = refusal(operation);
-  if (!error) error = post(operation);
-  if (error) {
-    ++untold_;
-    operation.state_ = Operation::State::Failing;
-    operation.error_ = std::make_unique<Error>(std::move(*error));
-    engine_.fail_later(operation);
-  } else {
-    operation.state_ = Operation::State::Posted;
-    if (!operation.deadline_.is_never()) engine_.watch_deadline(operation);
-  }
-}
-
 // What this side can know to be wrong before the device sees it.
 std::optional<Error> Channel::refusal(const Operation& operation) const {
   const Operation::Request& r = operation.request_;
   if (end_) return Error(end_code(), subject(operation) + ": " + end_text());
+  if (r.is_receive && options_.pool != nullptr)
+    return Error(ErrorCode::InvalidArgument,
+                 subject(operation) + ": this connection takes its receives from a ReceivePool; start them there");
   if (r.asked_segments > Operation::kMaxSegments)
     return Error(ErrorCode::InvalidArgument, subject(operation) + ": " + std::to_string(r.asked_segments) +
                                                  " segments, at most " +
@@ -93,6 +54,7 @@ std::optional<Error> Channel::refusal(const Operation& operation) const {
 }
 
 std::optional<Error> Channel::post(Operation& operation) {
+  if (std::optional<Error> error = refusal(operation)) return error;
   Slots& slots = slots_of(operation);
   if (slots.free.empty())
     return Error(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.in_flight()) +
@@ -165,16 +127,6 @@ void Channel::abort(Operation& operation, Operation::Ending ending) {
                              ", which takes the connection out of service"));
 }
 
-void Channel::withdraw(Operation& operation) {
-  engine_.forget(operation);
-  --untold_;
-}
-
-void Channel::told(Operation& operation) {
-  --untold_;
-  operation.fail(std::move(*operation.error_));
-}
-
 // ---- Requests of the user's own.
 
 // All are signaled to the device: a slot is free again when its request is done, whatever follows it.
@@ -182,7 +134,7 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
   PostResult total;
   engine_.note_activity();
   for (const SendRequest& original : requests) {
-    if (shard_->broken) return {PostStatus::WrongState, total.posted};
+    if (overran()) return {PostStatus::WrongState, total.posted};
     if (sends_.free.empty()) return {PostStatus::QueueFull, total.posted};
     SendRequest request = original;
     request.id = id_of(sends_.free.back());
@@ -196,8 +148,9 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
 
 PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
   PostResult total;
+  if (options_.pool != nullptr) return {PostStatus::SharedReceives, 0};
   for (const ReceiveRequest& original : requests) {
-    if (shard_->broken) return {PostStatus::WrongState, total.posted};
+    if (overran()) return {PostStatus::WrongState, total.posted};
     if (receives_.free.empty()) return {PostStatus::QueueFull, total.posted};
     const ReceiveRequest request{id_of(kReceive | receives_.free.back()), original.local};
     if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
@@ -262,6 +215,7 @@ void Channel::complete(Operation& operation, const Completion& completion, std::
   if (completion.status == CompletionStatus::Success) {
     OperationOutcome outcome;
     outcome.kind = completion.opcode;
+    outcome.qpn = qpn_;
     outcome.bytes = r.is_receive ? completion.byte_count : static_cast<std::uint32_t>(r.bytes);
     if (completion.with_immediate) outcome.immediate = load_be32(completion.immediate.data());
     if (!r.is_receive && is_atomic(r.opcode)) {

@@ -117,6 +117,8 @@ std::string refusal(PostStatus status) {
       return "more bytes than the queue copies inline; use registered memory";
     case PostStatus::InvalidRequest:
       return "opcode, flags or lengths do not go together";
+    case PostStatus::SharedReceives:
+      return "receives come from a shared queue; post there";
     case PostStatus::Ok:
       break;
   }

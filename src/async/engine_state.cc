@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "async/channel.h"
+#include "async/operation_queue.h"
 #include "base/assert.h"
 
 namespace verbena {
@@ -55,7 +55,7 @@ AttachedDevice* EngineState::find(Device* device) {
   return nullptr;
 }
 
-std::uint32_t EngineState::add_channel(Channel& channel) {
+std::uint32_t EngineState::add_channel(OperationQueue& channel) {
   if (free_channels_.empty()) {
     free_channels_.push_back(static_cast<std::uint32_t>(channels_.size()));
     channels_.push_back({});
@@ -76,11 +76,11 @@ void EngineState::remove_channel(std::uint32_t key) {
 }
 
 void EngineState::dispatch(const Completion& completion) {
-  Channel* const channel = channel_of(static_cast<std::uint32_t>(completion.id >> 32));
+  OperationQueue* const channel = channel_of(static_cast<std::uint32_t>(completion.id >> 32));
   if (channel != nullptr) channel->handle_completion(completion);
 }
 
-Channel* EngineState::channel_of(std::uint32_t key) {
+OperationQueue* EngineState::channel_of(std::uint32_t key) {
   const Entry& entry = channels_[key & ((1u << kIndexBits) - 1)];
   return entry.generation == key >> kIndexBits ? entry.channel : nullptr;
 }
@@ -98,7 +98,10 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
       break;  // completions are looked for anyway
     case Kind::Async:
       if (event.async == AsyncEventType::CqError) return break_shard(device, event.cq);
-      call(device.queue_pairs, event.qpn.value());
+      if (event.async == AsyncEventType::SrqLimitReached)
+        call(device.receive_pools, static_cast<std::uint32_t>(event.srq));
+      else
+        call(device.queue_pairs, event.qpn.value());
       break;
     case Kind::ConnectRequest:
       if (call(device.listeners, static_cast<std::uint64_t>(event.listener))) break;
@@ -174,7 +177,7 @@ bool EngineState::tell_failures() {
     Operation& operation = *failing_.first();
     failing_.remove(operation);
     operation.listed_ = false;
-    operation.channel_->told(operation);
+    operation.queue_->told(operation);
   }
   return true;
 }
@@ -200,13 +203,14 @@ bool EngineState::expire_deadlines() {
   if (current < next_deadline_) return false;
   next_deadline_ = Instant::never();
   bool any = false;
-  for (Operation* o = timed_.first(); o != nullptr; o = OperationList::next(*o)) {
+  for (Operation *o = timed_.first(), *next = nullptr; o != nullptr; o = next) {
+    next = OperationList::next(*o);  // one that ends alone leaves the list
     if (o->ending_ != Operation::Ending::Natural) continue;
     if (o->deadline_ > current) {
       next_deadline_ = std::min(next_deadline_, o->deadline_);
       continue;
     }
-    o->channel_->abort(*o, Operation::Ending::Expired);
+    o->queue_->abort(*o, Operation::Ending::Expired);
     any = true;
   }
   return any;
@@ -216,7 +220,7 @@ bool EngineState::tend_wanted() {
   for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left) {
     const std::uint32_t key = tend_soon_.front();
     tend_soon_.pop_front();
-    if (Channel* const channel = channel_of(key)) channel->tend();
+    if (OperationQueue* const channel = channel_of(key)) channel->tend();
   }
   return true;
 }

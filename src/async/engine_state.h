@@ -20,7 +20,7 @@
 
 namespace verbena {
 
-class Channel;
+class OperationQueue;
 
 // Something that a device's events speak of.
 class EventHandler {
@@ -60,6 +60,7 @@ class AttachedDevice {
   std::unordered_map<std::uint64_t, EventHandler*> connections;  // by provider::ConnectionId
   std::unordered_map<std::uint64_t, EventHandler*> listeners;    // by provider::ListenerId
   std::unordered_map<std::uint32_t, EventHandler*> queue_pairs;  // by QPN
+  std::unordered_map<std::uint32_t, EventHandler*> receive_pools;  // by provider::SrqId
 
  private:
   friend class EngineState;
@@ -88,11 +89,11 @@ class EngineState {
   bool prepare_wait();
   Instant now() { return first().context().now(); }
 
-  // ---- For channels. A key is the upper half of the ids of a channel's requests.
-  std::uint32_t add_channel(Channel& channel);
+  // ---- For channels and pools of receives. A key is the upper half of the ids of a channel's requests.
+  std::uint32_t add_channel(OperationQueue& channel);
   void remove_channel(std::uint32_t key);
   // Null when it is gone.
-  Channel* channel_of(std::uint32_t key);
+  OperationQueue* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
   // That channel wants Channel::tend() in this run or the next, after the completions that are there.
   void tend_soon(std::uint32_t key) { tend_soon_.push_back(key); }
@@ -117,7 +118,7 @@ class EngineState {
 
  private:
   struct Entry {
-    Channel* channel = nullptr;
+    OperationQueue* channel = nullptr;
     std::uint32_t generation = 0;
   };
   static constexpr std::uint32_t kIndexBits = 20;  // of a key; the rest is the generation

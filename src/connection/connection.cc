@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbena/connection/connection.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 
 #include "async/describe.h"
+#include "async/receive_pool_state.h"
 #include "connection/connection_state.h"
 
 namespace verbena {
@@ -54,15 +54,7 @@ Result<void> Connection::wait_established(Duration timeout) { return state_->wai
 // ---- Operations.
 
 Operation::Request Connection::request(SendOpcode opcode, Segments local, SendFlags flags) {
-  Operation::Request r;
-  r.opcode = opcode;
-  r.flags = flags;
-  const auto segments = local.view();
-  r.asked_segments = segments.size();
-  r.segment_count = static_cast<std::uint8_t>(std::min(segments.size(), r.segments.size()));
-  std::copy_n(segments.begin(), r.segment_count, r.segments.begin());
-  for (const ScatterGather& s : segments) r.bytes += s.length;
-  return r;
+  return Operation::Request::of(opcode, local, flags);
 }
 
 Operation::Request Connection::request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
@@ -71,12 +63,6 @@ Operation::Request Connection::request(SendOpcode opcode, Segments local, const 
   r.remote_address = remote.address;
   r.remote_length = remote.length;
   r.rkey = remote.rkey;
-  return r;
-}
-
-Operation::Request Connection::receive_request(Segments local) {
-  Operation::Request r = request(SendOpcode::Send, local, SendFlags::None);
-  r.is_receive = true;
   return r;
 }
 
@@ -126,9 +112,11 @@ Operation Connection::send_inline(std::span<const std::byte> bytes, SendFlags fl
 Operation& Connection::send_inline(Operation& operation, std::span<const std::byte> bytes, SendFlags flags) {
   return start(operation, inline_request(bytes, flags));
 }
-Operation Connection::receive(Segments local) { return Operation(state_->channel(), receive_request(local)); }
+Operation Connection::receive(Segments local) {
+  return Operation(state_->channel(), Operation::Request::receive(local));
+}
 Operation& Connection::receive(Operation& operation, Segments local) {
-  return start(operation, receive_request(local));
+  return start(operation, Operation::Request::receive(local));
 }
 
 Operation Connection::write(Segments local, const RemoteMemory& remote, SendFlags flags) {
@@ -202,14 +190,17 @@ std::vector<std::string> Connection::explain() const {
   const DeviceInfo& device = state_->device().info();
   const Duration period = Duration::nanoseconds(std::int64_t{4096} << r.timeout);
   const QueuePairCapabilities& q = queues();
+  const ReceivePoolState* const pool = state_->channel().options().pool;
   std::vector<std::string> lines{
       (state_->is_passive() ? "accepted from " : "connected to ") + peer().to_string() + ", " +
           std::string(to_string(phase())),
       "device " + device.name + " at " + device.address.to_string() + ", transport RoCEv2 packets",
       "queue pair " + describe::qpn(local_qpn()) + " here, " + describe::qpn(p.remote_qpn) +
           " there, path MTU " + std::to_string(p.path_mtu) + " (the smaller of both devices')",
-      "queues: " + std::to_string(q.max_send_requests) + " sends, " + std::to_string(q.max_receive_requests) +
-          " receives in flight; " + std::to_string(q.max_inline_bytes) + " bytes inline",
+      "queues: " + std::to_string(q.max_send_requests) + " sends, " +
+          (pool != nullptr ? "receives from a pool of " + std::to_string(pool->options().max_receives)
+                           : std::to_string(q.max_receive_requests) + " receives") +
+          " in flight; " + std::to_string(q.max_inline_bytes) + " bytes inline",
       "the peer counts as dead after " + std::to_string(r.retry_count + 1) + " periods of " +
           describe::duration(period) + " without progress",
   };

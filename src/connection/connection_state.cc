@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "async/describe.h"
+#include "async/receive_pool_state.h"
 #include "connection/reject_reason.h"
 #include "device/queue_pair_steps.h"
 
@@ -18,11 +19,17 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (device == nullptr)
     return Error(ErrorCode::InvalidArgument,
                  "prepare a connection: its device is not attached to the engine");
-  if (options.queues.max_send_requests == 0 || options.queues.max_receive_requests == 0)
+  ReceivePoolState* const pool = options.receive_pool != nullptr ? &options.receive_pool->state() : nullptr;
+  if (options.queues.max_send_requests == 0 || (pool == nullptr && options.queues.max_receive_requests == 0))
     return Error(ErrorCode::InvalidArgument, "prepare a connection: queues of no length");
+  if (pool != nullptr && &pool->device() != device)
+    return Error(ErrorCode::InvalidArgument,
+                 "prepare a connection: its receive pool is of another device; make one per device");
   std::unique_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
   ChannelOptions channel_options;
   channel_options.queues = options.queues;
+  channel_options.pool = pool;
+  if (pool != nullptr) channel_options.queues.max_receive_requests = 0;
   channel_options.reliability = options.reliability;
   channel_options.keep_alive = options.keep_alive;
   const ProtectionDomain& domain =
@@ -84,6 +91,7 @@ Result<void> ConnectionState::request(const Gid& remote, std::span<const std::by
   p.rnr_retry = options_.reliability.rnr_retry;
   p.timeout = options_.reliability.timeout;
   p.min_rnr_timer = options_.reliability.min_rnr_timer;
+  p.shared_receives = options_.receive_pool != nullptr;
   unreachable_ = mtu_refused_ = false;
   phase_ = Phase::Connecting;
   auto id = context().connect(p, private_data);
@@ -173,6 +181,7 @@ Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std:
   p.responder_resources = options_.reliability.max_dest_rd_atomic;
   p.initiator_depth = options_.reliability.max_rd_atomic;
   p.rnr_retry = options_.reliability.rnr_retry;
+  p.shared_receives = options_.receive_pool != nullptr;
   auto requested = context().connection_parameters(id);
   if (!requested) return requested.error();
   remote_ = requested->remote;

@@ -20,8 +20,8 @@
 
 namespace verbena {
 
-class Channel;
 class EngineState;
+class OperationQueue;
 
 // Local pieces of one request, gathered or filled in order. A view: it is read during the call it is given to.
 class Segments {
@@ -43,6 +43,7 @@ struct OperationOutcome {
   std::uint32_t bytes = 0;                   // moved; for receives, bytes of the message
   std::optional<std::uint32_t> immediate{};  // of a receive, in host order
   std::uint64_t value = 0;                   // atomics: what the cell held before
+  Qpn qpn{};                                 // Connection::local_qpn() of the connection it happened on
 };
 
 // One operation: idle, in flight, then done with an outcome or an error; and again, with submit().
@@ -57,6 +58,8 @@ struct OperationOutcome {
 // Deadline and cancel: a posted request cannot be withdrawn. Either takes the whole connection out of service, and the
 // operation ends with the flush that follows, as DeadlineExceeded or Cancelled; the others on it as Flushed. Destroying
 // an operation in flight is cancelling and draining: afterwards the device does not touch its memory.
+// A receive of a ReceivePool is the exception: as long as no message has begun to fill it, it is taken back, and ends
+// alone; after that it ends as that message or its connection does.
 // Errors name operation and peer. Those of posting (QueueFull, ...) are outcomes like all others.
 // Lifetime: it may outlive its connection; then it is done for good. Threads: the engine's.
 class Operation {
@@ -90,7 +93,7 @@ class Operation {
     destroy_ = [](Operation& self) { std::launder(reinterpret_cast<F*>(self.callback_.data()))->~F(); };
   }
 
-  // Ends the operation as Cancelled, by way of the connection, when it is in flight.
+  // Ends the operation as Cancelled, by way of the connection or pool, when it is in flight.
   void cancel();
   // Ends it as DeadlineExceeded, likewise, when it is still in flight then. Set before starting or in flight; it goes
   // with the outcome. Instant::never() takes it back.
@@ -102,6 +105,9 @@ class Operation {
   friend class Channel;
   friend class Connection;
   friend class EngineState;
+  friend class OperationQueue;
+  friend class ReceivePool;
+  friend class ReceivePoolState;
   friend class OperationList;
 
   enum class State : std::uint8_t { Idle, Posted, Failing, Done };  // Failing: refused, not yet told
@@ -124,19 +130,22 @@ class Operation {
     std::uint64_t compare = 0;
     std::uint64_t swap_or_add = 0;
     std::size_t asked_segments = 0;  // more than kMaxSegments are refused
+
+    static Request of(SendOpcode opcode, Segments local, SendFlags flags);
+    static Request receive(Segments local);
   };
 
-  Operation(Channel& channel, const Request& request);
-  void start(Channel& channel, const Request& request);
+  Operation(OperationQueue& queue, const Request& request);
+  void start(OperationQueue& queue, const Request& request);
   void drop_callback();
   void finish(const OperationOutcome& outcome);
   void fail(Error error);
 
-  Channel* channel_ = nullptr;
+  OperationQueue* queue_ = nullptr;
   State state_ = State::Idle;
   Ending ending_ = Ending::Natural;
   bool listed_ = false;            // in the engine's list of deadlines
-  std::uint32_t slot_ = 0;         // index in the channel's table while posted
+  std::uint32_t slot_ = 0;         // index in the queue's table while posted
   Operation* previous_ = nullptr;  // neighbours in one of the engine's lists
   Operation* next_ = nullptr;
   Instant deadline_ = Instant::never();

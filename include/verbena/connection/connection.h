@@ -13,6 +13,7 @@
 
 #include "verbena/async/operation.h"
 #include "verbena/async/progress_engine.h"
+#include "verbena/async/receive_pool.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 #include "verbena/connection/endpoint.h"
@@ -34,6 +35,8 @@ struct ConnectionOptions {
   Device* device = nullptr;                       // one of the engine's; nullptr: its first
   ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
   std::uint32_t path_mtu = 0;                     // bytes per packet at most; 0: what both devices can do
+  // Of the same device, outlives the connection: messages take their receives from there, and receive() is refused.
+  ReceivePool* receive_pool = nullptr;
   Duration connect_timeout = Duration::seconds(5);
   // While nothing completes and nothing is on its way to the peer, an empty WRITE asks every so often whether it still
   // lives; without it, a side that only receives or lends memory would never learn that the peer died. 0: never. A peer
@@ -99,7 +102,7 @@ class Connection {
   Operation& send_inline(Operation& operation, std::span<const std::byte> bytes,
                          SendFlags flags = SendFlags::None);
   // Done when a message, or a WRITE with immediate, has arrived. A message longer than `local` breaks the connection
-  // (LocalLengthError here, RemoteInvalidRequest there).
+  // (LocalLengthError here, RemoteInvalidRequest there). InvalidArgument on a connection with a receive pool.
   Operation receive(Segments local);
   Operation& receive(Operation& operation, Segments local);
 
@@ -163,7 +166,6 @@ class Connection {
   static Operation::Request request(SendOpcode opcode, Segments local, SendFlags flags);
   static Operation::Request request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
                                     SendFlags flags);
-  static Operation::Request receive_request(Segments local);
   static Operation::Request inline_request(std::span<const std::byte> bytes, SendFlags flags);
   static Operation::Request atomic_request(SendOpcode opcode, const RemoteMemory& remote,
                                            std::uint64_t compare, std::uint64_t swap_or_add);
