@@ -22,7 +22,8 @@ void Responder::start() {
   nak_said_ = rnr_said_ = rnr_stole_receive_ = false;
   receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
   received_ = 0;
-  resources_.assign(a.max_dest_rd_atomic, {});
+  resources_ = {};
+  max_resources_ = a.max_dest_rd_atomic;
   next_resource_ = 0;
   conversation_ = {};
   responses_.reset(2 * std::size_t{a.max_dest_rd_atomic} + 4);
@@ -129,6 +130,7 @@ void Responder::execute_write(const wire::Packet& packet) {
 }
 
 void Responder::remember(const Resource& resource) {
+  if (resources_.empty()) resources_.resize(max_resources_);
   resources_[next_resource_] = resource;
   next_resource_ = (next_resource_ + 1) % resources_.size();
 }

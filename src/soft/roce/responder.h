@@ -117,7 +117,8 @@ class Responder {
   Key write_rkey_;
   std::uint32_t write_left_ = 0, write_length_ = 0;
 
-  std::vector<Resource> resources_;
+  std::vector<Resource> resources_;  // max_resources_ from the first READ or atomic on
+  std::size_t max_resources_ = 0;
   std::size_t next_resource_ = 0;
   ResponseQueue responses_;
   Conversation conversation_;

@@ -70,7 +70,7 @@ Responder::Verdict Responder::check_resources(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   if (info.operation == Operation::ReadRequest || info.operation == Operation::CompareSwap ||
       info.operation == Operation::FetchAdd)
-    return responses_.pending_fetches() < resources_.size() ? Verdict::Continue : Verdict::InvalidRequest;
+    return responses_.pending_fetches() < max_resources_ ? Verdict::Continue : Verdict::InvalidRequest;
   if (!info.consumes_receive) return Verdict::Continue;
   if (link_.qp.open_receive.open) return Verdict::Continue;
   if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::Rnr;

@@ -3,6 +3,7 @@
 // acknowledgements.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,15 +27,17 @@ struct Response {
   Instant since;       // Acknowledge: owed since
 };
 
-// A bounded queue. An acknowledgement is only ever last: whatever follows says as much.
+// A bounded queue that takes memory when it is first used. An acknowledgement is only ever last: whatever follows says
+// as much.
 class ResponseQueue {
  public:
   void reset(std::size_t capacity) {
-    ring_.assign(capacity, Response{});
+    ring_ = {};
+    capacity_ = capacity;
     head_ = count_ = 0;
   }
   bool empty() const { return count_ == 0; }
-  bool full() const { return count_ == ring_.size(); }
+  bool full() const { return count_ == capacity_; }
   std::size_t size() const { return count_; }
   Response& front() { return ring_[head_]; }
   const Response& front() const { return ring_[head_]; }
@@ -48,7 +51,8 @@ class ResponseQueue {
   // False when there is no room.
   bool push(const Response& response) {
     if (!empty() && back().kind == Response::Kind::Acknowledge) --count_;
-    if (ring_.empty() || full()) return false;
+    if (full()) return false;
+    if (count_ == ring_.size()) grow();
     ++count_;
     back() = response;
     return true;
@@ -76,7 +80,15 @@ class ResponseQueue {
  private:
   static bool is_fetch(Response::Kind kind) { return kind == Response::Kind::Read || kind == Response::Kind::Atomic; }
 
+  void grow() {
+    constexpr std::size_t kFirst = 4;
+    std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(head_), ring_.end());
+    head_ = 0;
+    ring_.resize(std::min(capacity_, std::max(kFirst, 2 * ring_.size())));
+  }
+
   std::vector<Response> ring_;
+  std::size_t capacity_ = 0;
   std::size_t head_ = 0, count_ = 0;
 };
 
