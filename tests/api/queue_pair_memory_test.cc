@@ -70,7 +70,7 @@ class QueuePairMemory : public ::testing::Test {
   std::size_t before = 0;
 };
 
-TEST_F(QueuePairMemory, idle_one_of_16_and_16_requests_takes_4_KiB_at_most) {
+TEST_F(QueuePairMemory, idle_one_of_16_and_16_requests_takes_4_kib_at_most) {
   make();
   EXPECT_LE(bytes_each(), kLimitBytes);
   EXPECT_GT(bytes_each(), 16 * (sizeof(ScatterGather) * 2)) << "the queues at least";

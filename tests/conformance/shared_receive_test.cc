@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared receive queues and what holds for the queue pairs on them.
+#include <array>
 #include <map>
 #include <set>
 
@@ -263,20 +264,19 @@ void connect(Pair& pair, int from, Qpn own, Qpn peer) {
   }
 }
 
-TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_limit_event_refills) {
-  constexpr std::uint32_t kLines = 6, kMessages = 40, kReceives = 8, kBytes = 600;
-  Pair pair;
-  SeededRandom dice(7);
-  pair.hook = [&](int, Bytes&) {
-    const auto n = dice.below(100);
-    return n < 5 ? Fate::Drop : n < 10 ? Fate::Twice : n < 15 ? Fate::Later : Fate::Deliver;
-  };
-  Pair::Side& near = pair.side(0);
-  Pair::Side& far = pair.side(1);
-  const core::SrqId srq = far.nic.create_srq(far.pd, kReceives, 1).value();
-  std::vector<core::QueuePair*> lines;
-  std::map<std::uint32_t, std::uint32_t> line_of;
-  for (std::uint32_t i = 0; i < kLines; ++i) {
+constexpr std::uint32_t kLines = 6, kMessages = 40, kReceives = 8, kBytes = 600;
+
+// The place of message n of line i at the sender: no two look alike.
+std::uint64_t place_of(std::uint32_t i, std::uint32_t n) {
+  return std::uint64_t{i * kMessages + n} * kBytes % (Pair::kMemoryBytes - kBytes);
+}
+
+struct Flood {
+  Flood() : srq(far.nic.create_srq(far.pd, kReceives, 1).value()) {
+    near.memory->put(0, pattern(Pair::kMemoryBytes));
+    for (std::uint32_t i = 0; i < kLines; ++i) open(i);
+  }
+  void open(std::uint32_t i) {
     soft::Nic::QpInit init;
     init.capabilities = {kMessages, 1, 1, 1, 0};
     init.pd = near.pd;
@@ -292,23 +292,17 @@ TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_li
     connect(pair, 0, lines[i]->qpn(), peer);
     connect(pair, 1, peer, lines[i]->qpn());
   }
-  // Message n of line i is a pattern of its own.
-  const auto seed_of = [](std::uint32_t i, std::uint32_t n) { return i * kMessages + n; };
-  for (std::uint32_t n = 0; n < kMessages; ++n)
-    for (std::uint32_t i = 0; i < kLines; ++i) {
-      const std::uint64_t at = std::uint64_t{seed_of(i, n)} * kBytes % (Pair::kMemoryBytes - kBytes);
-      const ScatterGather piece = near.memory->sge(at, kBytes);
-      SendRequest request;
-      request.id = at;
-      request.flags = SendFlags::Signaled;
-      request.local = {&piece, 1};
-      ASSERT_TRUE(lines[i]->post_send({&request, 1}));
-      near.nic.ring_doorbell(*lines[i]);
-    }
-  near.memory->put(0, pattern(Pair::kMemoryBytes));
-
-  std::set<std::uint64_t> waiting;  // ids of receives, which are places
-  const auto refill = [&] {
+  void post_all() {
+    for (std::uint32_t n = 0; n < kMessages; ++n)
+      for (std::uint32_t i = 0; i < kLines; ++i) {
+        const ScatterGather piece = near.memory->sge(place_of(i, n), kBytes);
+        SendRequest request;
+        request.local = {&piece, 1};
+        ASSERT_TRUE(lines[i]->post_send({&request, 1}));
+        near.nic.ring_doorbell(*lines[i]);
+      }
+  }
+  void refill() {
     for (std::uint64_t id = 0; id < kReceives; ++id) {
       if (!waiting.insert(id).second) continue;
       const ScatterGather place = far.memory->sge(id * kBytes, kBytes);
@@ -316,30 +310,49 @@ TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_li
       ASSERT_TRUE(far.nic.srq(srq)->post({&request, 1}));
     }
     ASSERT_TRUE(far.nic.modify_srq(srq, 3));
+  }
+  void take(const Completion& done) {
+    ASSERT_EQ(done.status, CompletionStatus::Success);
+    ASSERT_EQ(waiting.erase(done.id), 1u) << "handed out twice";
+    const std::uint32_t line = line_of.at(done.qpn.value());
+    const std::uint64_t at = place_of(line, heard[line]++);
+    EXPECT_TRUE(far.memory->holds(done.id * kBytes, near.memory->bytes(at, kBytes)));
+  }
+
+  Pair pair;
+  Pair::Side& near = pair.side(0);
+  Pair::Side& far = pair.side(1);
+  core::SrqId srq;
+  std::vector<core::QueuePair*> lines;
+  std::map<std::uint32_t, std::uint32_t> line_of;  // by QPN
+  std::set<std::uint64_t> waiting;                 // ids of receives, which are places
+  std::array<std::uint32_t, kLines> heard{};
+};
+
+TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_limit_event_refills) {
+  Flood flood;
+  SeededRandom dice(7);
+  flood.pair.hook = [&](int, Bytes&) {
+    const auto n = dice.below(100);
+    return n < 5 ? Fate::Drop : n < 10 ? Fate::Twice : n < 15 ? Fate::Later : Fate::Deliver;
   };
-  refill();
-  std::vector<std::uint32_t> heard(kLines, 0);
+  flood.post_all();
+  flood.refill();
+  const std::vector<Completion>& received = flood.far.receives;
   std::size_t taken = 0;
   for (int turn = 0; turn < 2000 && taken < kLines * kMessages; ++turn) {
-    pair.run(Duration::milliseconds(2));
-    for (; taken < far.receives.size(); ++taken) {
-      const Completion& done = far.receives[taken];
-      ASSERT_EQ(done.status, CompletionStatus::Success);
-      const std::uint32_t line = line_of.at(done.qpn.value());
-      ASSERT_EQ(waiting.erase(done.id), 1u) << "handed out twice";
-      const std::uint64_t at =
-          std::uint64_t{seed_of(line, heard[line]++)} * kBytes % (Pair::kMemoryBytes - kBytes);
-      EXPECT_TRUE(far.memory->holds(done.id * kBytes, near.memory->bytes(at, kBytes)));
-    }
-    while (const auto event = far.nic.poll_event()) {
-      if (event->type == AsyncEventType::SrqLimitReached) refill();
+    flood.pair.run(Duration::milliseconds(2));
+    while (taken < received.size()) flood.take(received[taken++]);
+    ASSERT_FALSE(HasFatalFailure());
+    while (const auto event = flood.far.nic.poll_event()) {
+      if (event->type == AsyncEventType::SrqLimitReached) flood.refill();
     }
   }
   EXPECT_EQ(taken, kLines * kMessages);
-  pair.hook = nullptr;
-  pair.run();
-  EXPECT_EQ(far.receives.size(), kLines * kMessages);
-  EXPECT_EQ(near.sends.size(), kLines * kMessages);
+  flood.pair.hook = nullptr;
+  flood.pair.run();
+  EXPECT_EQ(received.size(), kLines * kMessages);
+  EXPECT_EQ(flood.near.sends.size(), kLines * kMessages);
 }
 
 }  // namespace
