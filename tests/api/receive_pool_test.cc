@@ -263,6 +263,50 @@ TEST(ReceivePool, its_end_is_the_end_of_its_receives) {
   expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
 }
 
+// A message that takes long, of which something has arrived.
+struct Begun {
+  Begun() {
+    world.pool->receive(receive, inbox.local());
+    const std::uint64_t before = arrived();
+    world.near[0].send(sent, source.local());
+    EXPECT_TRUE(world.pair.engine.run_until([&] { return arrived() > before + 20; }, Duration::seconds(10)));
+    EXPECT_TRUE(receive.in_flight());
+  }
+  std::uint64_t arrived() {
+    for (const NamedCounter& counter : world.pair.server.counters())
+      if (counter.name == "rcvd_pkts") return counter.value;
+    ADD_FAILURE() << "no counter of packets";
+    return 0;
+  }
+
+  static constexpr std::size_t kBytes = 32u << 20;
+  Pooled world{2};
+  MemoryRegion source = must(world.pair.client.allocate_memory(kBytes));
+  MemoryRegion inbox = must(world.pair.server.allocate_memory(kBytes));
+  Operation receive, sent;
+};
+
+TEST(ReceivePool, receive_that_a_message_has_begun_to_fill_ends_with_that_message) {
+  Begun begun;
+  begun.receive.cancel();
+  EXPECT_EQ(begun.world.pool->receives_in_flight(), 1u) << "it cannot be taken back";
+  EXPECT_EQ(must(begun.receive.wait()).bytes, Begun::kBytes);
+  must(begun.sent.wait(Duration::seconds(30)));
+  EXPECT_EQ(begun.world.pair.accepted[0].phase(), ConnectionPhase::Established);
+}
+
+TEST(ReceivePool, receive_that_a_message_has_begun_to_fill_ends_with_its_connection) {
+  for (const bool cancelled : {false, true}) {
+    Begun begun;
+    if (cancelled) begun.receive.cancel();
+    begun.world.pair.accepted.erase(begun.world.pair.accepted.begin());
+    const auto outcome = begun.receive.wait(Duration::seconds(10));
+    expect_error(outcome, cancelled ? ErrorCode::Cancelled : ErrorCode::Flushed,
+                 "RECEIVE into 33554432 bytes");
+    EXPECT_EQ(begun.world.pair.accepted[0].phase(), ConnectionPhase::Established);
+  }
+}
+
 // The same by hand.
 TEST(SharedReceiveQueue, serves_queue_pairs_made_by_hand) {
   Device client = must(Device::open()), server = must(Device::open());
