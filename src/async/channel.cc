@@ -75,8 +75,8 @@ bool Channel::completes_in(const CompletionShard& shard) const {
   return shard_ == &shard || (options_.pool != nullptr && &options_.pool->shard() == &shard);
 }
 
-void Channel::set_connected() {
-  if (options_.keep_alive > Duration{} && !end_) expect_keep_alive(engine_.now() + options_.keep_alive);
+void Channel::set_connected(Duration grace) {
+  if (options_.keep_alive > Duration{} && !end_) expect_keep_alive(engine_.now() + grace + options_.keep_alive);
 }
 
 void Channel::end(End how, Error reason) {

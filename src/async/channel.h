@@ -49,8 +49,8 @@ class Channel final : public OperationQueue, private EventHandler {
   Qpn qpn() const { return qpn_; }
   const ChannelOptions& options() const { return options_; }
 
-  // The peer is there: keep-alives begin.
-  void set_connected();
+  // The peer is there, or shall be after `grace`: keep-alives begin.
+  void set_connected(Duration grace = {});
   // Operations end and begin no more. `reason` is what they are told; the first one stays.
   enum class End : std::uint8_t {
     Closed,      // asked for here

@@ -49,6 +49,17 @@ Result<Connection> Connection::connect(ProgressEngine& engine, std::string_view 
 Result<void> Connection::connect_to(std::string_view address, std::span<const std::byte> private_data) {
   return state_->connect_to(address, private_data);
 }
+Result<ConnectionDescription> Connection::describe(std::span<const std::byte> user_data) {
+  return state_->describe(user_data);
+}
+Result<void> Connection::connect_to(const ConnectionDescription& peer) { return state_->connect_to(peer); }
+Result<Connection> Connection::from_description(ProgressEngine& engine, const ConnectionDescription& peer,
+                                                const ConnectionOptions& options) {
+  auto connection = prepare(engine, options);
+  if (!connection) return connection;
+  if (auto ok = connection->connect_to(peer); !ok) return ok.error();
+  return connection;
+}
 Result<void> Connection::wait_established(Duration timeout) { return state_->wait_established(timeout); }
 
 // ---- Operations.
@@ -192,8 +203,8 @@ std::vector<std::string> Connection::explain() const {
   const QueuePairCapabilities& q = queues();
   const ReceivePoolState* const pool = state_->channel().options().pool;
   std::vector<std::string> lines{
-      (state_->is_passive() ? "accepted from " : "connected to ") + peer().to_string() + ", " +
-          std::string(to_string(phase())),
+      (state_->is_passive() ? "accepted from " : "connected to ") + state_->peer_name() +
+          (state_->is_described() ? " by its description, " : ", ") + std::string(to_string(phase())),
       "device " + device.name + " at " + device.address.to_string() + ", transport RoCEv2 packets",
       "queue pair " + describe::qpn(local_qpn()) + " here, " + describe::qpn(p.remote_qpn) +
           " there, path MTU " + std::to_string(p.path_mtu) + " (the smaller of both devices')",
@@ -204,6 +215,12 @@ std::vector<std::string> Connection::explain() const {
       "the peer counts as dead after " + std::to_string(r.retry_count + 1) + " periods of " +
           describe::duration(period) + " without progress",
   };
+  if (p.traffic_class != 0 || p.flow_label != 0)
+    lines.push_back("packets carry traffic class " + std::to_string(p.traffic_class) + " (DSCP " +
+                    std::to_string(p.traffic_class >> 2) + "), flow label " + std::to_string(p.flow_label) +
+                    (p.flow_label != 0 ? ", which picks the UDP source port" : ""));
+  if (state_->is_described())
+    lines.push_back("no connection management: an end is noticed by retries and keep-alives alone");
   if (auto ok = status(); !ok) lines.push_back("ended: " + ok.error().to_string());
   return lines;
 }

@@ -25,6 +25,9 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (pool != nullptr && &pool->device() != device)
     return Error(ErrorCode::InvalidArgument,
                  "prepare a connection: its receive pool is of another device; make one per device");
+  if (options.flow_label > 0xfffff)
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
+                                                 std::to_string(options.flow_label) + ", at most 1048575");
   std::unique_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
   ChannelOptions channel_options;
   channel_options.queues = options.queues;
@@ -92,6 +95,8 @@ Result<void> ConnectionState::request(const Gid& remote, std::span<const std::by
   p.timeout = options_.reliability.timeout;
   p.min_rnr_timer = options_.reliability.min_rnr_timer;
   p.shared_receives = options_.receive_pool != nullptr;
+  p.traffic_class = options_.traffic_class;
+  p.flow_label = options_.flow_label;
   unreachable_ = mtu_refused_ = false;
   phase_ = Phase::Connecting;
   auto id = context().connect(p, private_data);
@@ -158,16 +163,23 @@ Result<void> ConnectionState::bring_up(std::optional<Psn> own) {
   provider::ConnectionParameters& p = parameters_;
   if (own) p.local_psn = *own;
   if (options_.path_mtu != 0) p.path_mtu = std::min(p.path_mtu, options_.path_mtu);
+  if (options_.traffic_class != 0) p.traffic_class = options_.traffic_class;
+  p.flow_label = options_.flow_label;  // each direction has its own
+  // A starting PSN is the first one its sender accepts: we expect ours and send from the peer's.
+  return bring_up(p.local_psn, p.remote_psn);
+}
+
+Result<void> ConnectionState::bring_up(Psn expected, Psn first) {
+  const provider::ConnectionParameters& p = parameters_;
   ReliabilityOptions reliability = options_.reliability;
   reliability.max_rd_atomic = std::min(reliability.max_rd_atomic, p.initiator_depth);
   reliability.max_dest_rd_atomic = std::min(reliability.max_dest_rd_atomic, p.responder_resources);
   const Qpn qpn = channel_->qpn();
   constexpr auto kType = QueuePairType::ReliableConnected;
-  // A starting PSN is the first one its sender accepts: we expect ours and send from the peer's.
-  return queue_pair_steps::to_rtr(context(), qpn, kType,
-                                  {p.remote, p.remote_qpn, p.local_psn, p.path_mtu, p.traffic_class},
-                                  reliability)
-      .and_then([&] { return queue_pair_steps::to_rts(context(), qpn, kType, p.remote_psn, reliability); });
+  return queue_pair_steps::to_rtr(
+             context(), qpn, kType,
+             {p.remote, p.remote_qpn, expected, p.path_mtu, p.traffic_class, p.flow_label}, reliability)
+      .and_then([&] { return queue_pair_steps::to_rts(context(), qpn, kType, first, reliability); });
 }
 
 Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std::byte> theirs,
@@ -316,7 +328,10 @@ Result<void> ConnectionState::close(Duration timeout) {
   const Error here(ErrorCode::Flushed, "the connection was closed here");
   error_ = here;
   channel_->settle();
-  static_cast<void>(context().disconnect(*id_));
+  if (described_)
+    peer_is_gone_ = true;  // nobody to tell
+  else
+    static_cast<void>(context().disconnect(*id_));
   engine_.run_until([this] { return peer_is_gone_; }, deadline);
   channel_->end(Channel::End::Closed, here);
   engine_.run_once();

@@ -23,6 +23,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   ConnectionState& operator=(const ConnectionState&) = delete;
 
   Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data);
+  Result<ConnectionDescription> describe(std::span<const std::byte> user_data);
+  Result<void> connect_to(const ConnectionDescription& peer);
   // The passive side: `id` is a request of a peer, which is ours from here on.
   Result<void> accept(provider::ConnectionId id, std::vector<std::byte> theirs,
                       std::span<const std::byte> ours);
@@ -38,6 +40,10 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   const provider::ConnectionParameters& parameters() const { return parameters_; }
   std::span<const std::byte> private_data() const { return private_data_; }
   bool is_passive() const { return passive_; }
+  // Connected without connection management.
+  bool is_described() const { return described_; }
+  // "127.0.0.2:7471"; without a port the queue pair's number stands for it.
+  std::string peer_name() const override;
 
   std::function<void()> on_closed;
 
@@ -45,7 +51,6 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   ConnectionState(EngineState& engine, AttachedDevice& device, const ConnectionOptions& options)
       : engine_(engine), device_(device), options_(options) {}
 
-  std::string peer_name() const override { return peer_.to_string(); }
   void channel_failed() override;
   void tend() override;
   void handle_event(const provider::Event& event) override;
@@ -55,6 +60,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   Result<void> request(const Gid& remote, std::span<const std::byte> private_data);
   // `own`: the first PSN we send, where it is not settled yet.
   Result<void> bring_up(std::optional<Psn> own);
+  Result<void> bring_up(Psn expected, Psn first);
   void on_response();
   void on_rejected(const provider::Event& event);
   void on_disconnected();
@@ -71,6 +77,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   std::unique_ptr<Channel> channel_;
   ConnectionPhase phase_ = ConnectionPhase::Prepared;
   bool passive_ = false;
+  bool described_ = false;
+  std::optional<Psn> told_psn_;  // the first we send, as describe() says
   bool was_established_ = false;
   bool unreachable_ = false;   // the request ran out of repetitions
   bool mtu_refused_ = false;   // the request asked for more than the peer's device takes

@@ -20,6 +20,7 @@ Result<void> to_rtr(provider::Context& context, Qpn qpn, QueuePairType type, con
   if (type == QueuePairType::UnreliableDatagram) return context.modify_qp(qpn, a, Mask::State);
   a.address.destination = remote.gid;
   a.address.traffic_class = remote.traffic_class;
+  a.address.flow_label = remote.flow_label;
   a.path_mtu = remote.path_mtu;
   a.destination = remote.qpn;
   a.rq_psn = remote.psn;

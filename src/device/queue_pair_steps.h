@@ -16,6 +16,7 @@ struct Remote {
   Psn psn;                 // of the first packet it sends
   std::uint32_t path_mtu;  // bytes
   std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;
 };
 Result<void> to_rtr(provider::Context& context, Qpn qpn, QueuePairType type, const Remote& remote,
                     const ReliabilityOptions& options);

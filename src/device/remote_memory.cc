@@ -30,4 +30,12 @@ Result<RemoteMemory> RemoteMemory::from_bytes(std::span<const std::byte> bytes) 
                       Key{wire_bytes::load_le32(bytes.data() + 16)}};
 }
 
+std::string RemoteMemory::to_string() const { return wire_bytes::to_hex(to_bytes()); }
+
+Result<RemoteMemory> RemoteMemory::parse(std::string_view text) {
+  auto bytes = wire_bytes::from_hex(text, "RemoteMemory");
+  if (!bytes) return bytes.error();
+  return from_bytes(*bytes);
+}
+
 }  // namespace verbena

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/wire_bytes.h"
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <string>
 
@@ -60,6 +62,34 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::size_t size, char
   if (load_le16(end + 2) != crc16(bytes.first(size - 2)))
     return Error(ErrorCode::CorruptData, what + "damaged");
   return {};
+}
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : bytes) {
+    text += kDigits[std::to_integer<std::size_t>(b >> 4)];
+    text += kDigits[std::to_integer<std::size_t>(b & std::byte{15})];
+  }
+  return text;
+}
+
+Result<std::vector<std::byte>> from_hex(std::string_view text, const char* name) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  const std::string what = std::string(name) + " from text: ";
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    unsigned value = 0;
+    const char* const begin = text.data() + i;
+    const auto parsed = std::from_chars(begin, begin + std::min<std::size_t>(2, text.size() - i), value, 16);
+    if (parsed.ec != std::errc{} || parsed.ptr != begin + 2)
+      return Error(ErrorCode::InvalidArgument,
+                   what + "no two hexadecimal digits at position " + std::to_string(i));
+    bytes.push_back(static_cast<std::byte>(value));
+  }
+  return bytes;
 }
 
 }  // namespace verbena::wire_bytes

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "verbena/base/result.h"
 
@@ -21,5 +24,9 @@ std::uint64_t load_le64(const std::byte* p);
 void seal(std::span<std::byte> bytes, char kind);
 // The first `size` of `bytes` are a sealed value of that kind. `name` is for the error.
 Result<void> check_seal(std::span<const std::byte> bytes, std::size_t size, char kind, const char* name);
+
+// The same as text: two digits a byte. White space round the text is let pass.
+std::string to_hex(std::span<const std::byte> bytes);
+Result<std::vector<std::byte>> from_hex(std::string_view text, const char* name);
 
 }  // namespace verbena::wire_bytes

@@ -121,6 +121,7 @@ struct ConnectionParameters {
   std::uint8_t min_rnr_timer = 12;
   std::uint8_t traffic_class = 0;
   bool shared_receives = false;  // our queue pair has no receive queue of its own, which the peer is told
+  std::uint32_t flow_label = 0;  // 20 bits; 0 in connect(): any
 };
 
 // An open device. Destroying it ends everything on it.

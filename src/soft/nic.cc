@@ -219,6 +219,7 @@ wire::Path Nic::path_of(const Qp& qp, std::uint32_t* source_index) const {
   const QueuePairAttributes& a = qp.attributes();
   // Symmetric in the two numbers, spread over the ports (format reference 1).
   std::uint64_t v = std::uint64_t{qp.qpn().value()} * a.destination.value();
+  if (a.address.flow_label != 0) v = (a.address.flow_label & 0x3fff) ^ (a.address.flow_label >> 14 & 0x3f);
   v ^= v >> 20;
   v ^= v >> 40;
   *source_index = static_cast<std::uint32_t>((v & 0xfffff) % config_.source_ports.size());

@@ -25,9 +25,10 @@ struct Side {
     NicConfig c;
     c.address = Gid::from_ipv4(192, 0, 2, last);
     c.path_mtu = 4096;
+    c.source_ports = {0xc000, 0xc001, 0xc002, 0xc003};
     return c;
   }
-  void bring_up(const Side& peer, std::uint8_t hop_limit = 64) {
+  void bring_up(const Side& peer, std::uint8_t hop_limit = 64, std::uint32_t flow_label = 0) {
     using M = AttributeMask;
     QueuePairAttributes a;
     a.state = QueuePairState::Init;
@@ -36,6 +37,8 @@ struct Side {
     a.state = QueuePairState::Rtr;
     a.address.destination = peer.nic.config().address;
     a.address.hop_limit = hop_limit;
+    a.address.flow_label = flow_label;
+    a.address.traffic_class = static_cast<std::uint8_t>(flow_label);
     a.destination = peer.qp.qpn;
     a.path_mtu = 1024;
     a.rq_psn = Psn{0xfffff0};
@@ -276,6 +279,24 @@ TEST_F(Conversation, holds_nothing_back_where_no_data_answers) {
   a.nic.handle_doorbells(now);
   move(a, b);
   EXPECT_EQ(idle(), 1);
+}
+
+TEST(Marks, a_flow_label_and_a_traffic_class_are_on_the_path_and_the_label_picks_the_source_port) {
+  const auto path_with = [](std::uint32_t label) {
+    Side a(1, 1), b(2, 2);
+    a.bring_up(b, 64, label);
+    SendRequest request;
+    EXPECT_TRUE(a.qp.queues->post_send({&request, 1}));
+    a.nic.ring_doorbell(*a.qp.queues);
+    a.nic.handle_doorbells({});
+    roce::Train train({});
+    EXPECT_TRUE(a.nic.poll_transmit({}, Nic::Acks::Owed, train));
+    return train.path();
+  };
+  EXPECT_EQ(path_with(0x12368).flow_label, 0x12368u);
+  EXPECT_EQ(path_with(0x12368).traffic_class, 0x68);
+  EXPECT_EQ(path_with(0x12368).source_port, path_with(0x12368).source_port);
+  EXPECT_NE(path_with(0x00001).source_port, path_with(0x00002).source_port);
 }
 
 }  // namespace

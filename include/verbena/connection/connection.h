@@ -16,6 +16,7 @@
 #include "verbena/async/receive_pool.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
+#include "verbena/connection/description.h"
 #include "verbena/connection/endpoint.h"
 #include "verbena/device/device.h"
 #include "verbena/device/remote_memory.h"
@@ -43,6 +44,9 @@ struct ConnectionOptions {
   // whose queue pair does not grant RemoteWrite answers with an error that ends the connection: turn this off towards
   // it.
   Duration keep_alive = Duration::seconds(1);
+  // What our packets carry. Routers read them: the one says which queue, the other keeps a connection on one way.
+  std::uint8_t traffic_class = 0;  // IPv4 TOS, IPv6 traffic class (DSCP << 2); 0: the peer's, on the side that accepts
+  std::uint32_t flow_label = 0;    // 20 bits, on IPv6; picks the UDP source port on both. 0: none, any port
 };
 
 enum class ConnectionPhase : std::uint8_t {
@@ -83,6 +87,24 @@ class Connection {
   static Result<Connection> prepare(ProgressEngine& engine, const ConnectionOptions& options = {});
   // As connect(). When it fails, the connection is spent, and private_data() holds what came with a rejection.
   Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data = {});
+  // ---- Without connection management. Each side prepares a connection, hands describe() to the other by whatever way
+  // there is, and gives what it got to connect_to(). Neither waits for the other: a connection is Established as soon
+  // as it knows the peer, and what is sent before the peer knows us is repeated until it does, as long as `reliability`
+  // says. A peer may take `connect_timeout` to come; keep-alives begin then.
+  //
+  // Nobody tells the peer of an end: close() ends this side once all that was sent is acknowledged, and the peer meets
+  // RetryExceeded with its next operation or keep-alive. Say goodbye in a message of your own where that matters.
+  //
+  // How a peer reaches this connection. It is prepared, or was connected by a description. Errors: WrongState,
+  // InvalidArgument (over ConnectionDescription::kMaxUserData bytes).
+  Result<ConnectionDescription> describe(std::span<const std::byte> user_data = {});
+  // private_data() is the peer's user data then. Errors: WrongState (used already), Unreachable, InvalidArgument (our
+  // own description; values the device does not take).
+  Result<void> connect_to(const ConnectionDescription& peer);
+  // Prepared and connected; the peer still wants describe() of it.
+  static Result<Connection> from_description(ProgressEngine& engine, const ConnectionDescription& peer,
+                                             const ConnectionOptions& options = {});
+
   // Drives the engine until the handshake is over. It succeeded even when the peer has closed the connection since.
   // Errors: the reason it failed, TimedOut.
   Result<void> wait_established(Duration timeout = Duration::seconds(5));

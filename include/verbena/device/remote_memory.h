@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "verbena/base/ids.h"
 #include "verbena/base/result.h"
@@ -31,6 +33,11 @@ struct RemoteMemory {
   // Reads the first 24 bytes; what follows is ignored (private data arrives padded). Errors: InvalidArgument (too
   // short), CorruptData (not a RemoteMemory, of another version, or damaged).
   static Result<RemoteMemory> from_bytes(std::span<const std::byte> bytes);
+
+  // The bytes as hexadecimal digits, for files and command lines.
+  std::string to_string() const;
+  // Errors: InvalidArgument (no hexadecimal digits), and those of from_bytes().
+  static Result<RemoteMemory> parse(std::string_view text);
 
   bool operator==(const RemoteMemory&) const = default;
 };

@@ -117,7 +117,7 @@ Result<ConnectionId> Manager::connect(Instant now, const ConnectParams& params) 
   p.initiator_depth = std::min(params.initiator_depth, config_.max_initiator_depth);
   p.retry_count = params.retry_count;
   p.traffic_class = params.traffic_class;
-  p.flow_label = random_.next_u32() >> 12;
+  p.flow_label = params.flow_label != 0 ? params.flow_label & 0xfffff : random_.next_u32() >> 12;
   c.explicit_ack_timeout = params.ack_timeout_code != 0;
   p.ack_timeout_code = c.explicit_ack_timeout
                            ? params.ack_timeout_code

@@ -78,6 +78,7 @@ struct ConnectParams {
   std::uint8_t ack_timeout_code = 0;  // 0: from packet lifetime and ACK delay
   bool srq = false;
   std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;  // 20 bits; 0: a random one
   std::span<const std::byte> private_data;
 };
 

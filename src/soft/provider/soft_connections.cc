@@ -99,6 +99,7 @@ Result<ConnectionId> SoftContext::connect(const ConnectionParameters& parameters
   params.ack_timeout_code = parameters.timeout;
   params.traffic_class = parameters.traffic_class;
   params.srq = parameters.shared_receives;
+  params.flow_label = parameters.flow_label;
   params.private_data = private_data;
   auto id = device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().connect(now, params); });
   if (!id) return id.error();
@@ -161,6 +162,7 @@ Result<ConnectionParameters> SoftContext::connection_parameters(ConnectionId con
   to.rnr_retry = from.rnr_retry_count;
   to.timeout = from.ack_timeout_code;
   to.traffic_class = from.traffic_class;
+  to.flow_label = from.flow_label;
   return to;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/sender.h"
 
+#include <arpa/inet.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
@@ -38,6 +39,8 @@ std::size_t put_path_notes(const wire::Path& path, std::uint8_t usual_hop_limit,
     put_note(buffer, used, level, ipv4 ? IP_TOS : IPV6_TCLASS, int{path.traffic_class});
   if (path.hop_limit != usual_hop_limit)
     put_note(buffer, used, level, ipv4 ? IP_TTL : IPV6_HOPLIMIT, int{path.hop_limit});
+  constexpr int kFlowInfo = 11;  // IPV6_FLOWINFO of linux/in6.h, which netinet/in.h excludes
+  if (!ipv4 && path.flow_label != 0) put_note(buffer, used, level, kFlowInfo, htonl(path.flow_label));
   return used;
 }
 

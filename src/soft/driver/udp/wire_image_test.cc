@@ -148,7 +148,9 @@ TEST_F(WireImage, ipv6_train_is_as_we_would_write_it) {
   if (!has_ipv6_) GTEST_SKIP() << "needs IPv6";
   SocketSet sockets = open_at(kHere6);
   TrainBuilder builder(sockets);
-  builder.add(kThere6, 14 * 4'124 + 16, 4'124).path.traffic_class = 0xb9;
+  auto& labelled = builder.add(kThere6, 14 * 4'124 + 16, 4'124).path;
+  labelled.traffic_class = 0xb9;
+  labelled.flow_label = 0x12345;
   ASSERT_EQ(sockets.send(builder.trains()), 1u);
   const auto captured = capture(15);
   ASSERT_EQ(captured.size(), 15u);

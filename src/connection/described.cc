@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that are made by descriptions, without connection management.
+#include <algorithm>
+
+#include "async/describe.h"
+#include "connection/connection_state.h"
+
+namespace verbena {
+
+std::string ConnectionState::peer_name() const {
+  if (!described_) return peer_.to_string();
+  return peer_.host + " queue pair " + describe::qpn(parameters_.remote_qpn);
+}
+
+Result<ConnectionDescription> ConnectionState::describe(std::span<const std::byte> user_data) {
+  if (phase_ != ConnectionPhase::Prepared && !(described_ && phase_ == ConnectionPhase::Established))
+    return Error(ErrorCode::WrongState, "describe a connection: it is " + std::string(to_string(phase_)) +
+                                            "; prepare one, and describe that");
+  if (user_data.size() > ConnectionDescription::kMaxUserData)
+    return Error(ErrorCode::InvalidArgument, "describe a connection: " + std::to_string(user_data.size()) +
+                                                 " bytes of user data, at most " +
+                                                 std::to_string(ConnectionDescription::kMaxUserData));
+  if (!told_psn_) told_psn_ = Psn{static_cast<std::uint32_t>(context().random() >> 40)};
+  ConnectionDescription own;
+  own.address = {device_.info().address, channel_->qpn(), *told_psn_, device_.info().active_mtu};
+  if (options_.path_mtu != 0) own.address.mtu = options_.path_mtu;
+  own.max_rd_atomic = options_.reliability.max_rd_atomic;
+  own.max_dest_rd_atomic = options_.reliability.max_dest_rd_atomic;
+  own.user_data.assign(user_data.begin(), user_data.end());
+  return own;
+}
+
+Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
+  peer_.host = peer.address.gid.to_string();
+  const std::string what = "connect to " + peer_.host + " by its description: ";
+  if (phase_ != ConnectionPhase::Prepared)
+    return Error(ErrorCode::WrongState, what + "this connection was used already");
+  auto own = describe({});
+  if (!own) return own.error();
+  if (peer.address.gid == own->address.gid && peer.address.qpn == own->address.qpn)
+    return Error(ErrorCode::InvalidArgument, what + "it is the description of this side; give it to the peer");
+  if (auto ok = check_reachable(peer.address.gid); !ok) return ok;
+  remote_ = peer.address.gid;
+  described_ = true;
+  parameters_.remote = remote_;
+  parameters_.local_qpn = own->address.qpn;
+  parameters_.local_psn = peer.address.psn;
+  parameters_.remote_qpn = peer.address.qpn;
+  parameters_.remote_psn = own->address.psn;
+  parameters_.path_mtu = std::min(own->address.mtu, peer.address.mtu);
+  parameters_.initiator_depth = peer.max_dest_rd_atomic;
+  parameters_.responder_resources = options_.reliability.max_dest_rd_atomic;
+  parameters_.traffic_class = options_.traffic_class;
+  parameters_.flow_label = options_.flow_label;
+  private_data_ = peer.user_data;
+  if (auto ok = bring_up(peer.address.psn, *told_psn_); !ok) {
+    give_up(ok.error());
+    return ok;
+  }
+  phase_ = ConnectionPhase::Established;
+  was_established_ = true;
+  channel_->set_connected(options_.connect_timeout);
+  return {};
+}
+
+}  // namespace verbena

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/connection/description.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "device/wire_bytes.h"
+
+namespace verbena {
+
+namespace {
+constexpr std::size_t kUserDataAt = 32;
+constexpr std::size_t kSealBytes = 4;
+constexpr const char* kName = "ConnectionDescription";
+}  // namespace
+
+std::vector<std::byte> ConnectionDescription::to_bytes() const {
+  VERBENA_ASSERT(user_data.size() <= kMaxUserData);
+  std::vector<std::byte> out(kUserDataAt + user_data.size() + kSealBytes);
+  wire_bytes::store_le16(out.data(), static_cast<std::uint16_t>(out.size()));
+  out[2] = std::byte{max_rd_atomic};
+  out[3] = std::byte{max_dest_rd_atomic};
+  std::transform(address.gid.bytes.begin(), address.gid.bytes.end(), out.begin() + 4,
+                 [](std::uint8_t b) { return std::byte{b}; });
+  wire_bytes::store_le32(out.data() + 20, address.qpn.value());
+  wire_bytes::store_le32(out.data() + 24, address.psn.value());
+  wire_bytes::store_le32(out.data() + 28, address.mtu);
+  std::copy(user_data.begin(), user_data.end(), out.begin() + kUserDataAt);
+  wire_bytes::seal(out, 'C');
+  return out;
+}
+
+Result<ConnectionDescription> ConnectionDescription::from_bytes(std::span<const std::byte> bytes) {
+  const std::string what = std::string(kName) + " from bytes: ";
+  if (bytes.size() < kMinWireBytes)
+    return Error(ErrorCode::InvalidArgument, what + "truncated: " + std::to_string(bytes.size()) +
+                                                 " bytes, the shortest has " + std::to_string(kMinWireBytes));
+  const std::size_t size = wire_bytes::load_le16(bytes.data());
+  if (size < kMinWireBytes || size > kMinWireBytes + kMaxUserData)
+    return Error(ErrorCode::CorruptData, what + "these bytes are none");
+  if (bytes.size() < size)
+    return Error(ErrorCode::InvalidArgument, what + "truncated: " + std::to_string(bytes.size()) + " of its " +
+                                                 std::to_string(size) + " bytes");
+  if (auto ok = wire_bytes::check_seal(bytes, size, 'C', kName); !ok) return ok.error();
+  ConnectionDescription out;
+  out.max_rd_atomic = std::to_integer<std::uint8_t>(bytes[2]);
+  out.max_dest_rd_atomic = std::to_integer<std::uint8_t>(bytes[3]);
+  std::transform(bytes.begin() + 4, bytes.begin() + 20, out.address.gid.bytes.begin(),
+                 [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
+  out.address.qpn = Qpn{wire_bytes::load_le32(bytes.data() + 20)};
+  out.address.psn = Psn{wire_bytes::load_le32(bytes.data() + 24)};
+  out.address.mtu = wire_bytes::load_le32(bytes.data() + 28);
+  const auto user = bytes.subspan(kUserDataAt, size - kMinWireBytes);
+  out.user_data.assign(user.begin(), user.end());
+  return out;
+}
+
+std::string ConnectionDescription::to_string() const { return wire_bytes::to_hex(to_bytes()); }
+
+Result<ConnectionDescription> ConnectionDescription::parse(std::string_view text) {
+  auto bytes = wire_bytes::from_hex(text, kName);
+  if (!bytes) return bytes.error();
+  return from_bytes(*bytes);
+}
+
+}  // namespace verbena
