@@ -15,5 +15,6 @@
 #include "verbena/connection/connection.h"
 #include "verbena/connection/endpoint.h"
 #include "verbena/connection/listener.h"
+#include "verbena/connection/retry.h"
 #include "verbena/device/device.h"
 #include "verbena/device/remote_memory.h"

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verbena/connection/retry.h"
+
+#include <algorithm>
+
+#include "async/describe.h"
+#include "async/engine_state.h"
+
+namespace verbena {
+
+namespace {
+
+bool is_curable(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::InvalidArgument:
+    case ErrorCode::Rejected:
+    case ErrorCode::PermissionDenied:
+    case ErrorCode::WrongState:
+    case ErrorCode::NotSupported:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+Reconnector::Reconnector(ProgressEngine& engine, std::string_view address, const ConnectionOptions& options,
+                         const RetryPolicy& policy, std::span<const std::byte> private_data)
+    : engine_(engine),
+      address_(address),
+      options_(options),
+      policy_(policy),
+      private_data_(private_data.begin(), private_data.end()) {}
+
+void Reconnector::stop() {
+  stopped_.store(true);
+  engine_.wake();
+}
+
+void Reconnector::on_failure(std::function<void(const Error&, std::uint32_t, Duration)> handler) {
+  on_failure_ = std::move(handler);
+}
+
+Duration Reconnector::pause_after(std::uint32_t failures) {
+  Duration pause = policy_.first_pause;
+  for (std::uint32_t i = 1; i < failures && pause < policy_.longest_pause; ++i) pause = pause * 2;
+  pause = std::min(pause, policy_.longest_pause);
+  const auto half = static_cast<std::uint64_t>(std::max<std::int64_t>(pause.ns / 2, 0));
+  const std::uint64_t drawn = engine_.state().first().context().random() % (half + 1);
+  return Duration{pause.ns - static_cast<std::int64_t>(drawn)};
+}
+
+Error Reconnector::final_error(const std::string& reason) const {
+  return Error(last_error_->code(),
+               reason + " after attempt " + std::to_string(attempts_) + "; the last one: " + last_error_->context(),
+               last_error_->native(), last_error_->domain());
+}
+
+Result<Connection> Reconnector::connect() {
+  attempts_ = 0;
+  const Instant end = engine_.now() + policy_.give_up_after;
+  for (;;) {
+    if (stopped_.load()) {
+      const std::string why = last_error_ ? "; the last attempt: " + last_error_->to_string() : "";
+      return Error(ErrorCode::Cancelled, "connect to " + address_ + ": stopped after " + std::to_string(attempts_) +
+                                             " attempts" + why);
+    }
+    ConnectionOptions options = options_;
+    options.connect_timeout = std::min(options.connect_timeout, std::max(end - engine_.now(), Duration{}));
+    ++attempts_;
+    auto connection = Connection::connect(engine_, address_, options, private_data_);
+    if (connection) {
+      last_error_.reset();
+      return connection;
+    }
+    last_error_ = connection.error();
+    if (!is_curable(last_error_->code())) return *last_error_;
+    if (policy_.max_attempts != 0 && attempts_ >= policy_.max_attempts)
+      return final_error("gave up as the policy says");
+    const Duration pause = pause_after(attempts_);
+    const Instant next = engine_.now() + pause;
+    if (next >= end) return final_error("gave up, out of time,");
+    if (on_failure_) on_failure_(*last_error_, attempts_, pause);
+    engine_.run_until([this] { return stopped_.load(); }, next);
+  }
+}
+
+Result<Connection> connect_with_retry(ProgressEngine& engine, std::string_view address,
+                                      const ConnectionOptions& options, const RetryPolicy& policy,
+                                      std::span<const std::byte> private_data) {
+  return Reconnector(engine, address, options, policy, private_data).connect();
+}
+
+}  // namespace verbena

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connecting in numbers, again and again, and with marks on the packets.
+#include <fstream>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::bytes_of;
+using test::expect_error;
+using test::must;
+using test::text_of;
+
+TEST(Many, a_hundred_and_twenty_connections_come_through_one_listener) {
+  constexpr std::size_t kMany = 120;
+  Device client = must(Device::open()), server = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(client));
+  must(engine.add(server));
+  Listener listener = must(Listener::create(engine, {.device = &server}));
+  ConnectionOptions small;
+  small.queues = {4, 4, 1, 1, 16};
+  std::vector<Connection> accepted;
+  std::size_t refused = 0;
+  // The listener looks at what each brings along, and takes those it likes.
+  listener.on_request([&] {
+    auto request = listener.poll_request();
+    if (!request) return;
+    if (text_of(request->private_data()).substr(0, 4) == "bad ") {
+      must(request->reject(bytes_of("not you")));
+      ++refused;
+      return;
+    }
+    accepted.push_back(must(request->accept(small, request->private_data())));
+  });
+  std::vector<Connection> made;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    const std::string name = "client " + std::to_string(i);
+    made.push_back(must(Connection::connect(engine, listener.address().to_string(), small, bytes_of(name))));
+    EXPECT_EQ(text_of(made.back().private_data()), name);
+    if (i % 40 != 0) continue;
+    expect_error(Connection::connect(engine, listener.address().to_string(), small, bytes_of("bad " + name)),
+                 ErrorCode::Rejected, "not you");
+  }
+  EXPECT_EQ(refused, kMany / 40);
+  ASSERT_EQ(accepted.size(), kMany);
+  std::vector<std::uint64_t> cells(kMany);
+  MemoryRegion region = must(server.register_memory(cells));
+  std::vector<std::unique_ptr<Operation>> all;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    all.push_back(std::make_unique<Operation>());
+    made[i].fetch_and_add(*all.back(), must(region.remote(i * 8, 8)), i + 1);
+  }
+  for (auto& operation : all) must(operation->wait());
+  for (std::size_t i = 0; i < kMany; ++i) EXPECT_EQ(cells[i], i + 1);
+}
+
+// Whether some IP header in a capture of ours begins with these bytes.
+bool has_packet_beginning(const std::string& file, std::string_view bytes) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(in), {}};
+  return all.find(bytes) != std::string::npos;
+}
+
+TEST(Marks, traffic_class_is_on_the_packets_of_both_directions) {
+  const std::string file = ::testing::TempDir() + "marks.pcapng";
+  {
+    OpenOptions capturing;
+    capturing.pcap_file = file;
+    Device device = must(Device::open(capturing)), peer = must(Device::open());
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    must(engine.add(peer));
+    Listener listener = must(Listener::create(engine, {.device = &peer}));
+    std::optional<Connection> far;
+    listener.on_request([&] { far.emplace(must(listener.poll_request()->accept())); });
+    ConnectionOptions options;
+    options.traffic_class = 0x68;
+    options.flow_label = 0x12345;
+    Connection near = must(Connection::connect(engine, listener.address().to_string(), options));
+    MemoryRegion memory = must(peer.allocate_memory(64)), own = must(device.allocate_memory(64));
+    must(near.read(own.local(), memory.remote()).wait());
+    using ::testing::Contains, ::testing::HasSubstr;
+    EXPECT_THAT(near.explain(), Contains(HasSubstr("traffic class 104 (DSCP 26), flow label 74565")));
+    EXPECT_THAT(far->explain(), Contains(HasSubstr("traffic class 104")));
+    must(near.close());
+  }
+  // IPv4 headers of a READ request (a datagram of 60 bytes) and of its response of 64 bytes (112).
+  EXPECT_TRUE(has_packet_beginning(file, std::string_view("\x45\x68\x00\x3c", 4)));
+  EXPECT_TRUE(has_packet_beginning(file, std::string_view("\x45\x68\x00\x70", 4)));
+  std::remove(file.c_str());
+}
+
+TEST(Marks, a_flow_label_has_twenty_bits) {
+  test::Pair pair;
+  ConnectionOptions options;
+  options.flow_label = 1 << 20;
+  expect_error(Connection::prepare(pair.engine, options), ErrorCode::InvalidArgument, "1048576", "1048575");
+}
+
+TEST(Retry, a_server_that_comes_late_is_met) {
+  test::Pair pair;
+  const std::string address = pair.listener->address().to_string();
+  const std::uint16_t port = pair.listener->port();
+  pair.listener.reset();
+  std::optional<Listener> late;
+  std::vector<Connection> accepted;
+  RetryPolicy policy;
+  policy.first_pause = Duration::milliseconds(1);
+  Reconnector reconnector(pair.engine, address, {}, policy, bytes_of("again"));
+  std::vector<Duration> pauses;
+  reconnector.on_failure([&](const Error& error, std::uint32_t attempt, Duration pause) {
+    EXPECT_EQ(error.code(), ErrorCode::ConnectionRefused);
+    pauses.push_back(pause);
+    if (attempt != 3) return;
+    late.emplace(must(Listener::create(pair.engine, {.port = port, .device = &pair.server})));
+    late->on_request([&] { accepted.push_back(must(late->poll_request()->accept())); });
+  });
+  Connection near = must(reconnector.connect());
+  EXPECT_EQ(reconnector.attempts(), 4u);
+  EXPECT_FALSE(reconnector.last_error());
+  EXPECT_EQ(text_of(accepted.back().private_data()), "again");
+  ASSERT_EQ(pauses.size(), 3u);
+  for (std::size_t i = 0; i < pauses.size(); ++i) {
+    EXPECT_GE(pauses[i], Duration::microseconds(500) * (1 << i));
+    EXPECT_LE(pauses[i], Duration::milliseconds(1) * (1 << i));
+  }
+}
+
+TEST(Retry, ends_where_the_policy_says_and_tells_why_the_last_attempt_failed) {
+  test::Pair pair;
+  const std::string address = pair.listener->address().to_string();
+  pair.listener.reset();
+  RetryPolicy policy;
+  policy.first_pause = policy.longest_pause = Duration::milliseconds(1);
+  policy.max_attempts = 3;
+  expect_error(connect_with_retry(pair.engine, address, {}, policy), ErrorCode::ConnectionRefused, "attempt 3",
+               "nobody listens");
+  policy.max_attempts = 0;
+  policy.give_up_after = Duration::milliseconds(30);
+  expect_error(connect_with_retry(pair.engine, address, {}, policy), ErrorCode::ConnectionRefused, "out of time");
+}
+
+TEST(Retry, stops_when_told_and_at_what_no_repetition_cures) {
+  test::Pair pair;
+  const std::string address = pair.listener->address().to_string();
+  Reconnector wrong(pair.engine, "nonsense", {});
+  expect_error(wrong.connect(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(wrong.attempts(), 1u);
+  pair.listener->on_request([&] { must(pair.listener->poll_request()->reject(bytes_of("full"))); });
+  expect_error(connect_with_retry(pair.engine, address), ErrorCode::Rejected, "full");
+  pair.listener.reset();
+  RetryPolicy policy;
+  policy.first_pause = Duration::seconds(3600);
+  policy.longest_pause = Duration::seconds(3600);
+  policy.give_up_after = Duration::forever();
+  Reconnector reconnector(pair.engine, address, {}, policy);
+  reconnector.on_failure([&](const Error&, std::uint32_t, Duration) { reconnector.stop(); });
+  expect_error(reconnector.connect(), ErrorCode::Cancelled, "1 attempt", "ConnectionRefused");
+}
+
+}  // namespace
+}  // namespace verbena
