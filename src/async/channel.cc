@@ -116,6 +116,11 @@ void Channel::handle_event(const provider::Event& event) {
           "connection with " + peer + ": the peer sent a request this side had to refuse");
       break;
     case AsyncEventType::QpFatal:
+      reported_ = std::make_unique<Error>(
+          ErrorCode::ConnectionLost,
+          "connection with " + peer +
+              ": memory this side has registered is not mapped (QP_FATAL); deregister before unmapping");
+      break;
     case AsyncEventType::DeviceFatal:
       reported_ = std::make_unique<Error>(
           ErrorCode::ConnectionLost, "connection with " + peer + ": " + std::string(to_string(event.async)));

@@ -33,6 +33,7 @@ constexpr Field kFields[] = {
     {"ghost_acks", &Counters::ghost_acks},
     {"access_violations", &Counters::access_violations},
     {"invalid_requests", &Counters::invalid_requests},
+    {"memory_faults", &Counters::memory_faults},
     {"responses_dropped", &Counters::responses_dropped},
     {"atomic_replays", &Counters::atomic_replays},
     {"icrc_solved", &Counters::icrc_solved},

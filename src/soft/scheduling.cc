@@ -129,7 +129,8 @@ bool Nic::emit_management(Instant now, roce::Train& train) {
   train.clear();
   train.set_path(path, 0);
   const roce::Piece piece{mad.bytes.data(), mad.bytes.size()};
-  train.add(packet, {&piece, 1}, mad.bytes.size(), roce::Train::Payload::Copy);
+  const bool added = train.add(packet, {&piece, 1}, mad.bytes.size(), roce::Train::Payload::Copy);
+  VERBENA_ASSERT(added);  // the memory is ours
   ++counters_.sent_cm_pkts;
   ++counters_.sent_pkts;
   counters_.sent_bytes += train.total_bytes();

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/fault_guard.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define VERBENA_TSAN 1
@@ -35,11 +36,8 @@ void copy_out(std::byte* to, const std::byte* from, std::size_t n) { std::memcpy
 
 bool is_aligned8(const std::byte* p) { return (reinterpret_cast<std::uintptr_t>(p) & 7) == 0; }
 
-}  // namespace
-
-void dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
+void store(std::byte* to, std::span<const std::byte> from, bool publish) {
   const std::size_t n = from.size();
-  if (n == 0) return;
   if (!publish) return copy_in(to, from.data(), n);
   if (n >= 8 && is_aligned8(to + n)) {
     copy_in(to, from.data(), n - 8);
@@ -52,20 +50,34 @@ void dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
   std::atomic_ref(to[n - 1]).store(from[n - 1], std::memory_order_release);
 }
 
-void dma_read(std::byte* to, std::span<const std::byte> from) {
-  if (!from.empty()) copy_out(to, from.data(), from.size());
+}  // namespace
+
+bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
+  return from.empty() || fault_guard::run([=] { store(to, from, publish); });
 }
 
-std::uint64_t dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap) {
+bool dma_read(std::byte* to, std::span<const std::byte> from) {
+  return from.empty() || fault_guard::run([=] { copy_out(to, from.data(), from.size()); });
+}
+
+std::optional<std::uint64_t> dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap) {
   VERBENA_ASSERT(is_aligned8(at));
   std::uint64_t expected = compare;
-  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).compare_exchange_strong(expected, swap);
+  const auto swap_there = [&expected, at, swap] {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).compare_exchange_strong(expected, swap);
+  };
+  if (!fault_guard::run(swap_there)) return std::nullopt;
   return expected;
 }
 
-std::uint64_t dma_fetch_add(std::byte* at, std::uint64_t add) {
+std::optional<std::uint64_t> dma_fetch_add(std::byte* at, std::uint64_t add) {
   VERBENA_ASSERT(is_aligned8(at));
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(add);
+  std::uint64_t before = 0;
+  const auto add_there = [&before, at, add] {
+    before = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(add);
+  };
+  if (!fault_guard::run(add_there)) return std::nullopt;
+  return before;
 }
 
 }  // namespace verbena::core

@@ -4,23 +4,27 @@
 // Order inside a WRITE (O-4, our promise): bytes are stored ascending; of the last packet the final byte, or
 // the naturally aligned 8-byte word that ends the range, is stored by one release store after all others. A
 // reader that sees it with an acquire load sees everything before it.
+//
+// Memory that is registered may be unmapped all the same. Each of these then says so, having moved a part at most; the
+// process lives (F30).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace verbena::core {
 
 // Inbound bytes into application memory. `publish`: these are the last of a message (O-4, R-092).
-void dma_write(std::byte* to, std::span<const std::byte> from, bool publish);
+[[nodiscard]] bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish);
 
 // Application memory into a private copy; the memory may be changing meanwhile.
-void dma_read(std::byte* to, std::span<const std::byte> from);
+[[nodiscard]] bool dma_read(std::byte* to, std::span<const std::byte> from);
 
 // Atomics on 8-byte aligned application memory in host byte order; atomic with respect to the CPU as well
 //
-std::uint64_t dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap);
-std::uint64_t dma_fetch_add(std::byte* at, std::uint64_t add);
+std::optional<std::uint64_t> dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap);
+std::optional<std::uint64_t> dma_fetch_add(std::byte* at, std::uint64_t add);
 
 }  // namespace verbena::core

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/fault_guard.h"
 
 namespace verbena::soft {
 
@@ -43,6 +44,7 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
       capture_(std::move(options.capture)),
       train_datagrams_(port_->limits().max_datagrams),
       turn_(monotonic_now()) {
+  fault_guard::install();
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
   batch_.reserve(kTrainsPerBatch);
@@ -308,7 +310,14 @@ std::vector<NamedCounter> HostDevice::counters() {
 }
 
 std::vector<std::string> HostDevice::explain() {
-  return look([this] { return port_->explain(); });
+  return look([this] {
+    std::vector<std::string> lines = port_->explain();
+    lines.push_back(fault_guard::is_installed()
+                        ? "registered memory that is unmapped ends its connection, not the process"
+                        : "another handler of SIGSEGV or SIGBUS was installed after ours: unless it passes faults on, "
+                          "registered memory that is unmapped ends the process");
+    return lines;
+  });
 }
 
 std::string HostDevice::hint_about(const Gid& peer) {

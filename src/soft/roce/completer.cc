@@ -271,6 +271,18 @@ bool Completer::read_response_fits(const SendWqe& wqe, const wire::Packet& packe
   return info.first ? may_begin : at % chunk != 0;
 }
 
+// False when the memory is not there any more.
+bool Completer::store(const PieceList& pieces, std::span<const std::byte> bytes) {
+  for (const Piece& piece : pieces.span()) {
+    if (!core::dma_write(const_cast<std::byte*>(piece.data), bytes.first(piece.size), piece.size == bytes.size())) {
+      ++link_.counters.memory_faults;
+      return false;
+    }
+    bytes = bytes.subspan(piece.size);
+  }
+  return true;
+}
+
 void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
   const Psn psn = packet.bth.psn;
   if (!is_outstanding(psn)) return;
@@ -294,11 +306,7 @@ void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
   const auto sges = link_.qp.send_queue().sges(link_.qp.send_queue().retired());
   if (!find_pieces(link_, link_.pd(), sges, std::uint64_t{at} * link_.mtu(), bytes, Access::LocalWrite, pieces))
     return fail_oldest(CompletionStatus::LocalProtectionError);
-  std::span<const std::byte> rest = packet.payload;
-  for (const Piece& piece : pieces.span()) {
-    core::dma_write(const_cast<std::byte*>(piece.data), rest.first(piece.size), piece.size == rest.size());
-    rest = rest.subspan(piece.size);
-  }
+  if (!store(pieces, packet.payload)) return fail_oldest(CompletionStatus::LocalProtectionError);
   if (packet.info().last && state_.reads_out != 0) --state_.reads_out;
   const bool done = at + 1 == wqe->packets;
   if (done) complete_oldest();
@@ -321,11 +329,7 @@ void Completer::handle_atomic_response(Instant now, const wire::Packet& packet) 
     return fail_oldest(CompletionStatus::LocalProtectionError);
   std::array<std::byte, 8> value;  // host order in memory
   std::memcpy(value.data(), &packet.atomic_original, 8);
-  std::span<const std::byte> rest = value;
-  for (const Piece& piece : pieces.span()) {
-    core::dma_write(const_cast<std::byte*>(piece.data), rest.first(piece.size), piece.size == rest.size());
-    rest = rest.subspan(piece.size);
-  }
+  if (!store(pieces, value)) return fail_oldest(CompletionStatus::LocalProtectionError);
   if (state_.reads_out != 0) --state_.reads_out;
   complete_oldest();
   advance_unacked(now, psn + 1);

@@ -25,6 +25,7 @@ class Completer {
   void handle_acknowledge(Instant now, const wire::Packet& packet);
   void handle_read_response(Instant now, const wire::Packet& packet);
   void handle_atomic_response(Instant now, const wire::Packet& packet);
+  bool store(const PieceList& pieces, std::span<const std::byte> bytes);
   void handle_nak(Instant now, const wire::Packet& packet);
   void handle_rnr_nak(Instant now, const wire::Packet& packet);
 

@@ -25,6 +25,7 @@ struct Counters {
   std::uint64_t ghost_acks = 0;
   std::uint64_t access_violations = 0;
   std::uint64_t invalid_requests = 0;
+  std::uint64_t memory_faults = 0;  // registered memory that was not mapped when a request came to it
   std::uint64_t responses_dropped = 0;
   std::uint64_t atomic_replays = 0;
   // Messages executed, by operation, and their payload.

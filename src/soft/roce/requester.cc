@@ -195,7 +195,11 @@ bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
   // true.
   const bool again = state_.next.is_before(state_.highest);
   const bool copy = again || has_flag(wqe.flags, SendFlags::Inline);
-  train.add(packet, pieces.span(), payload, copy ? Train::Payload::Copy : Train::Payload::Gather);
+  if (!train.add(packet, pieces.span(), payload, copy ? Train::Payload::Copy : Train::Payload::Gather)) {
+    ++link_.counters.memory_faults;
+    fail(CompletionStatus::LocalProtectionError);
+    return false;
+  }
   ++link_.counters.sent_pkts;
   link_.counters.sent_bytes += bytes;
   if (again) ++link_.counters.retransmitted_pkts;

@@ -45,6 +45,7 @@ void Responder::handle(Instant now, const wire::Packet& packet) {
     case Verdict::AccessError:
     case Verdict::OperationError:
     case Verdict::ReceiveTooShort:
+    case Verdict::MemoryFault:
       return refuse(packet, verdict);
   }
 }
@@ -56,6 +57,7 @@ std::uint32_t Responder::consumed_psns(const wire::Packet& packet) const {
 void Responder::execute(Instant now, const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   const Psn psn = packet.bth.psn;
+  if (!touch_memory(packet)) return refuse(packet, Verdict::MemoryFault);
   expected_ = psn + consumed_psns(packet);
   if (planted(PlantedBug::MsnCountsPackets) ? true : info.last) msn_ = (msn_ + 1) & Psn::kMask;
   switch (info.operation) {
@@ -74,12 +76,36 @@ void Responder::execute(Instant now, const wire::Packet& packet) {
     owe_acknowledge(now, psn, msn_, packet.bth.ack_request && !info.last);
 }
 
-void Responder::store(std::span<const std::byte> bytes, bool last) {
+bool Responder::store(std::span<const std::byte> bytes, bool last) {
   for (const Piece& piece : pieces_.span()) {
     if (piece.size == 0) continue;
-    core::dma_write(const_cast<std::byte*>(piece.data), bytes.first(piece.size),
-                    last && piece.size == bytes.size());
+    if (!core::dma_write(const_cast<std::byte*>(piece.data), bytes.first(piece.size),
+                         last && piece.size == bytes.size()))
+      return false;
     bytes = bytes.subspan(piece.size);
+  }
+  return true;
+}
+
+bool Responder::touch_memory(const wire::Packet& packet) {
+  const wire::OpcodeInfo& info = packet.info();
+  switch (info.operation) {
+    case Operation::Send:
+      return store(packet.payload, info.last);
+    case Operation::Write:
+      return (planted(PlantedBug::AckBeforeStore) && info.last) || store(packet.payload, info.last);
+    case Operation::CompareSwap:
+    case Operation::FetchAdd: {
+      std::byte* at = const_cast<std::byte*>(pieces_.pieces[0].data);
+      const wire::AtomicEth& a = packet.atomic;
+      const std::optional<std::uint64_t> original = info.operation == Operation::CompareSwap
+                                                        ? core::dma_compare_swap(at, a.compare, a.swap_or_add)
+                                                        : core::dma_fetch_add(at, a.swap_or_add);
+      atomic_original_ = original.value_or(0);
+      return original.has_value();
+    }
+    default:
+      return true;
   }
 }
 
@@ -103,7 +129,6 @@ void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode op
 void Responder::execute_send(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   if (info.first) received_ = 0;
-  store(packet.payload, info.last);
   received_ += packet.payload.size();
   open_ = info.last ? Open::None : Open::Send;
   if (!info.last) return;
@@ -118,7 +143,6 @@ void Responder::execute_write(const wire::Packet& packet) {
     write_rkey_ = packet.reth.rkey;
     write_left_ = write_length_ = packet.reth.length;
   }
-  if (!(planted(PlantedBug::AckBeforeStore) && info.last)) store(packet.payload, info.last);
   write_va_ += packet.payload.size();
   write_left_ -= static_cast<std::uint32_t>(packet.payload.size());
   open_ = info.last ? Open::None : Open::Write;
@@ -151,18 +175,14 @@ void Responder::execute_read(const wire::Packet& packet) {
 }
 
 void Responder::execute_atomic(const wire::Packet& packet) {
-  std::byte* at = const_cast<std::byte*>(pieces_.pieces[0].data);
   const wire::AtomicEth& a = packet.atomic;
-  const bool swaps = packet.info().operation == Operation::CompareSwap;
-  const std::uint64_t original =
-      swaps ? core::dma_compare_swap(at, a.compare, a.swap_or_add) : core::dma_fetch_add(at, a.swap_or_add);
-  remember({true, true, packet.bth.psn, 1, a.va, a.rkey, 8, original, msn_});
+  remember({true, true, packet.bth.psn, 1, a.va, a.rkey, 8, atomic_original_, msn_});
   ++link_.counters.served_atomics;
   Response response;
   response.kind = Response::Kind::Atomic;
   response.psn = packet.bth.psn;
   response.msn = msn_;
-  response.value = original;
+  response.value = atomic_original_;
   responses_.push(response);
 }
 
@@ -238,7 +258,7 @@ void Responder::repeat_atomic(const wire::Packet& packet) {
   if (planted(PlantedBug::ReexecuteDuplicateAtomic)) {
     std::byte* at = link_.memory.find_remote(r->rkey, link_.pd(), r->va, 8, Access::RemoteAtomic);
     if (at != nullptr && packet.info().operation == Operation::FetchAdd)
-      core::dma_fetch_add(at, packet.atomic.swap_or_add);
+      static_cast<void>(core::dma_fetch_add(at, packet.atomic.swap_or_add));
   }
   Response response;
   response.kind = Response::Kind::Atomic;
@@ -273,7 +293,10 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
     ++link_.counters.access_violations;
     return fatal(wire::NakCode::RemoteAccess, psn, AsyncEventType::QpAccessError);
   }
-  ++link_.counters.invalid_requests;
+  const bool fault = verdict == Verdict::MemoryFault;
+  ++(fault ? link_.counters.memory_faults : link_.counters.invalid_requests);
+  if (fault && packet.info().operation != Operation::Send)
+    return fatal(wire::NakCode::RemoteOperation, psn, AsyncEventType::QpFatal);
   if (verdict == Verdict::InvalidRequest)
     return fatal(wire::NakCode::InvalidRequest, psn, AsyncEventType::QpRequestError);
   const bool too_short = verdict == Verdict::ReceiveTooShort;

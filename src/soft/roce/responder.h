@@ -46,6 +46,7 @@ class Responder {
     AccessError,
     OperationError,
     ReceiveTooShort,
+    MemoryFault,  // registered, and not mapped: met only when it is touched
   };
   enum class Open : std::uint8_t { None, Send, Write };
   // A READ or atomic that was executed, kept for its duplicates.
@@ -73,11 +74,13 @@ class Responder {
 
   // responder.cc
   void execute(Instant now, const wire::Packet& packet);
+  // Stores what the packet brings. False when the memory is not there any more; then the packet did not happen.
+  bool touch_memory(const wire::Packet& packet);
   void execute_send(const wire::Packet& packet);
   void execute_write(const wire::Packet& packet);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
-  void store(std::span<const std::byte> bytes, bool last);
+  bool store(std::span<const std::byte> bytes, bool last);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t byte_count);
   void handle_duplicate(Instant now, const wire::Packet& packet);
   void repeat_read(const wire::Packet& packet);
@@ -98,7 +101,9 @@ class Responder {
   bool emit_read(Train& train);
   bool emit_short(Train& train);
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
-  bool add(Train& train, const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload);
+  enum class Added : std::uint8_t { Yes, NoRoom, Fault };
+  Added add(Train& train, const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload);
+  void break_off_read(wire::NakCode code, AsyncEventType event);
 
   Link& link_;
   Psn expected_;
@@ -112,6 +117,7 @@ class Responder {
   std::vector<ScatterGather> receive_sges_;
   std::uint64_t received_ = 0;  // bytes of the open message stored
   PieceList pieces_;            // where the packet at hand goes
+  std::uint64_t atomic_original_ = 0;
 
   std::uint64_t write_va_ = 0;  // rest of the open WRITE
   Key write_rkey_;

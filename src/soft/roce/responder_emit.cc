@@ -39,24 +39,30 @@ wire::Packet Responder::answer(Opcode opcode, const Response& response) const {
   return packet;
 }
 
-bool Responder::add(Train& train, const wire::Packet& packet, std::span<const Piece> parts,
+Responder::Added Responder::add(Train& train, const wire::Packet& packet, std::span<const Piece> parts,
                     std::size_t payload) {
   const std::size_t bytes = packet.info().header_bytes + payload + packet.bth.pad_count + wire::kIcrcBytes;
-  if (!train.fits(bytes)) return false;
-  train.add(packet, parts, payload, Train::Payload::Copy);
+  if (!train.fits(bytes)) return Added::NoRoom;
+  if (!train.add(packet, parts, payload, Train::Payload::Copy)) return Added::Fault;
   ++link_.counters.sent_pkts;
   link_.counters.sent_bytes += bytes;
-  return true;
+  return Added::Yes;
 }
 
 bool Responder::emit_short(Train& train) {
   const Response& front = responses_.front();
   const bool atomic = front.kind == Response::Kind::Atomic;
-  if (!add(train, answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front), {}, 0))
-    return false;
+  const wire::Packet packet = answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front);
+  if (add(train, packet, {}, 0) != Added::Yes) return false;
   if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(link_.config);
   responses_.pop();
   return true;
+}
+
+void Responder::break_off_read(wire::NakCode code, AsyncEventType event) {
+  const Psn psn = responses_.front().psn;
+  responses_.clear();
+  fatal(code, psn, event);
 }
 
 bool Responder::emit_read(Train& train) {
@@ -69,16 +75,20 @@ bool Responder::emit_read(Train& train) {
   if (bytes != 0) {
     piece = {link_.memory.find_remote(front.rkey, link_.pd(), front.va, bytes, Access::RemoteRead), bytes};
     if (piece.data == nullptr) {  // deregistered while it was being read
-      const Psn psn = front.psn;
       ++link_.counters.access_violations;
-      responses_.clear();
-      fatal(wire::NakCode::RemoteAccess, psn, AsyncEventType::QpAccessError);
+      break_off_read(wire::NakCode::RemoteAccess, AsyncEventType::QpAccessError);
       return true;
     }
   }
   wire::Packet packet = answer(opcode, front);
   packet.bth.pad_count = wire::pad_count_for(bytes);
-  if (!add(train, packet, {&piece, bytes == 0 ? 0u : 1u}, bytes)) return false;
+  const Added added = add(train, packet, {&piece, bytes == 0 ? 0u : 1u}, bytes);
+  if (added == Added::NoRoom) return false;
+  if (added == Added::Fault) {  // unmapped while it is registered
+    ++link_.counters.memory_faults;
+    break_off_read(wire::NakCode::RemoteOperation, AsyncEventType::QpFatal);
+    return true;
+  }
   if (last) {
     responses_.pop();
     return true;

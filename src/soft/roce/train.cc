@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/fault_guard.h"
 #include "soft/core/dma.h"
 #include "soft/wire/icrc.h"
 
@@ -61,33 +62,44 @@ void Train::append_piece(const std::byte* data, std::size_t size) {
     pieces_.push_back({data, size});
 }
 
-void Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
+void Train::return_to(const Mark& mark) {
+  arena_used_ = mark.arena_used;
+  pieces_.resize(mark.pieces);
+  if (!pieces_.empty()) pieces_.back().size = mark.last_piece_bytes;
+}
+
+bool Train::add_payload(std::span<const Piece> parts, std::size_t payload_bytes, Payload how, std::uint32_t& crc) {
+  if (payload_bytes == 0) return true;
+  if (how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes) {
+    for (const Piece& part : parts) {
+      if (!fault_guard::run([&crc, &part] { crc = wire::icrc_extend(crc, {part.data, part.size}); })) return false;
+      append_piece(part.data, part.size);
+    }
+    return true;
+  }
+  std::byte* payload = reserve(payload_bytes);
+  std::byte* to = payload;
+  for (const Piece& part : parts) {
+    if (!core::dma_read(to, {part.data, part.size})) return false;
+    to += part.size;
+  }
+  crc = wire::icrc_extend(crc, {payload, payload_bytes});
+  return true;
+}
+
+bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
                 Payload how) {
   const std::size_t header_bytes = packet.info().header_bytes;
   const std::size_t bytes = header_bytes + payload_bytes + packet.bth.pad_count + wire::kIcrcBytes;
   VERBENA_ASSERT(fits(bytes));
-  if (empty())
-    segment_bytes_ = bytes;
-  else if (bytes < segment_bytes_)
-    closed_ = true;
-
+  const Mark before = mark();
   std::byte* header = reserve(header_bytes);
   wire::emit_headers(packet, {header, header_bytes});
   std::uint32_t crc =
       wire::icrc_begin(path_, static_cast<std::uint16_t>(datagrams_), bytes, {header, header_bytes});
-  if (how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes) {
-    for (const Piece& part : parts) {
-      crc = wire::icrc_extend(crc, {part.data, part.size});
-      append_piece(part.data, part.size);
-    }
-  } else if (payload_bytes != 0) {
-    std::byte* payload = reserve(payload_bytes);
-    std::byte* to = payload;
-    for (const Piece& part : parts) {
-      core::dma_read(to, {part.data, part.size});
-      to += part.size;
-    }
-    crc = wire::icrc_extend(crc, {payload, payload_bytes});
+  if (!add_payload(parts, payload_bytes, how, crc)) {
+    return_to(before);
+    return false;
   }
   std::byte* trailer = reserve(packet.bth.pad_count + wire::kIcrcBytes);
   if (packet.bth.pad_count != 0) {
@@ -95,8 +107,13 @@ void Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
     crc = wire::icrc_extend(crc, {trailer, packet.bth.pad_count});
   }
   wire::store_icrc(trailer + packet.bth.pad_count, crc);
+  if (empty())
+    segment_bytes_ = bytes;
+  else if (bytes < segment_bytes_)
+    closed_ = true;
   ++datagrams_;
   total_bytes_ += bytes;
+  return true;
 }
 
 void Train::flatten(std::uint32_t index, std::vector<std::byte>& out) const {
@@ -110,7 +127,10 @@ void Train::flatten(std::uint32_t index, std::vector<std::byte>& out) const {
       continue;
     }
     const std::size_t take = std::min(piece.size - skip, want);
-    out.insert(out.end(), piece.data + skip, piece.data + skip + take);
+    const std::size_t at = out.size();
+    out.resize(at + take);
+    // Unmapped since it was added: the datagram fails its check, and is asked for again.
+    static_cast<void>(core::dma_read(out.data() + at, {piece.data + skip, take}));
     want -= take;
     skip = 0;
     if (want == 0) return;

@@ -54,12 +54,21 @@ class Train {
   enum class Payload { Copy, Gather };
   // Adds a packet: headers from `packet` (payload member ignored), payload from `parts`.
   // Copy is chosen by the caller where memory may change between two looks (READ responses, retransmissions).
-  void add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes, Payload how);
+  // False when the memory of `parts` is not there any more: then nothing was added.
+  [[nodiscard]] bool add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
+                         Payload how);
 
  private:
   // Pieces one packet may add: header, a payload piece per segment, trailer.
   static constexpr std::size_t max_pieces_per_packet() { return 34; }
   std::byte* reserve(std::size_t bytes);
+  bool add_payload(std::span<const Piece> parts, std::size_t payload_bytes, Payload how, std::uint32_t& crc);
+  // How it stood before a packet that could not be added.
+  struct Mark {
+    std::size_t arena_used, pieces, last_piece_bytes;
+  };
+  Mark mark() const { return {arena_used_, pieces_.size(), pieces_.empty() ? 0 : pieces_.back().size}; }
+  void return_to(const Mark& mark);
   void append_piece(const std::byte* data, std::size_t size);
 
   TrainLimits limits_;

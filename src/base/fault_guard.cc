@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fault_guard.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace verbena::fault_guard {
+
+namespace {
+
+// Where this thread lands. Read by a signal handler: of the kind that needs no allocation when first touched.
+__attribute__((tls_model("initial-exec"))) thread_local constinit sigjmp_buf* landing = nullptr;
+
+struct sigaction previous_segv;
+struct sigaction previous_bus;
+
+const struct sigaction& previous(int number) { return number == SIGBUS ? previous_bus : previous_segv; }
+
+// The fault is not ours. Without a handler before us the instruction runs again and the default takes its course.
+void pass_on(int number, siginfo_t* info, void* context) {
+  const struct sigaction& before = previous(number);
+  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
+  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
+  struct sigaction as_usual {};
+  as_usual.sa_handler = SIG_DFL;
+  ::sigaction(number, &as_usual, nullptr);
+  if (info->si_code <= 0) ::raise(number);  // sent by somebody: it would not come again
+}
+
+// A signal that somebody sent is no fault.
+void handle(int number, siginfo_t* info, void* context) {
+  sigjmp_buf* const there = landing;
+  if (there == nullptr || info->si_code <= 0) return pass_on(number, info, context);
+  landing = nullptr;
+  ::siglongjmp(*there, 1);
+}
+
+void install_one(int number, struct sigaction& before) {
+  struct sigaction ours {};
+  ours.sa_sigaction = handle;
+  // Left by a jump, so the signal may not stay blocked; on the stack for signals where a thread has one.
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  ::sigemptyset(&ours.sa_mask);
+  ::sigaction(number, nullptr, &before);
+  ::sigaction(number, &ours, nullptr);
+}
+
+bool is_ours(int number) {
+  struct sigaction now {};
+  return ::sigaction(number, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == handle;
+}
+
+}  // namespace
+
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    install_one(SIGSEGV, previous_segv);
+    install_one(SIGBUS, previous_bus);
+  });
+}
+
+bool is_installed() { return is_ours(SIGSEGV) && is_ours(SIGBUS); }
+
+// The signal fences keep the landing where it is, before and after what it is for.
+bool detail::run(void (*f)(void*), void* argument) {
+  sigjmp_buf here;
+  if (sigsetjmp(here, 0) != 0) return false;
+  landing = &here;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  f(argument);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  landing = nullptr;
+  return true;
+}
+
+}  // namespace verbena::fault_guard

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fault_guard.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace verbena {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::byte* map(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) {
+  void* memory = ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return static_cast<std::byte*>(memory);
+}
+
+bool guarded_copy(std::byte* to, const std::byte* from, std::size_t n) {
+  return fault_guard::run([=] { std::memcpy(to, from, n); });
+}
+
+TEST(FaultGuard, memory_that_is_there_is_copied) {
+  fault_guard::install();
+  EXPECT_TRUE(fault_guard::is_installed());
+  std::vector<std::byte> from(100, std::byte{7}), to(100);
+  EXPECT_TRUE(guarded_copy(to.data(), from.data(), 100));
+  EXPECT_EQ(to, from);
+}
+
+TEST(FaultGuard, memory_that_was_unmapped_is_told_again_and_again) {
+  fault_guard::install();
+  std::byte* gone = map(2 * kPage);
+  ::munmap(gone + kPage, kPage);
+  std::vector<std::byte> bytes(2 * kPage, std::byte{7});
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(guarded_copy(gone, bytes.data(), 2 * kPage));
+    EXPECT_FALSE(guarded_copy(bytes.data(), gone, 2 * kPage));
+  }
+  EXPECT_TRUE(guarded_copy(gone, bytes.data(), kPage));
+  ::munmap(gone, kPage);
+}
+
+TEST(FaultGuard, memory_without_the_right_and_beyond_the_end_of_a_file_is_told) {
+  fault_guard::install();
+  std::byte* fixed = map(kPage, PROT_READ);
+  std::byte some[8] = {};
+  EXPECT_TRUE(guarded_copy(some, fixed, 8));
+  EXPECT_FALSE(guarded_copy(fixed, some, 8));
+  ::munmap(fixed, kPage);
+  const int file = ::memfd_create("short", 0);
+  void* beyond = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(beyond, MAP_FAILED);
+  EXPECT_FALSE(guarded_copy(some, static_cast<std::byte*>(beyond), 8));  // SIGBUS
+  ::munmap(beyond, kPage);
+  ::close(file);
+}
+
+TEST(FaultGuard, threads_fault_each_for_itself) {
+  fault_guard::install();
+  std::byte* gone = map(kPage);
+  ::munmap(gone, kPage);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([gone, t] {
+      std::byte from[64] = {}, to[64];
+      for (int i = 0; i < 500; ++i) {
+        EXPECT_TRUE(guarded_copy(to, from, 64));
+        EXPECT_EQ(t % 2 != 0 || !guarded_copy(to, gone, 64), true);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// In a child, so that the handlers of before are known.
+TEST(FaultGuardDeathTest, a_fault_outside_reaches_the_handler_of_before) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        struct sigaction mine {};
+        mine.sa_handler = [](int) { ::_exit(42); };
+        ::sigaction(SIGSEGV, &mine, nullptr);
+        fault_guard::install();
+        std::byte* gone = map(kPage);
+        ::munmap(gone, kPage);
+        std::byte byte{};
+        if (guarded_copy(&byte, gone, 1)) ::_exit(1);
+        *static_cast<volatile std::byte*>(gone) = std::byte{1};
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+TEST(FaultGuardDeathTest, a_fault_outside_ends_the_process_as_ever) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        fault_guard::install();
+        std::byte* gone = map(kPage);
+        ::munmap(gone, kPage);
+        *static_cast<volatile std::byte*>(gone) = std::byte{1};
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(
+      {
+        fault_guard::install();
+        ::raise(SIGSEGV);
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
+#endif
+
+}  // namespace
+}  // namespace verbena
