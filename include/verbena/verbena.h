@@ -16,5 +16,7 @@
 #include "verbena/connection/endpoint.h"
 #include "verbena/connection/listener.h"
 #include "verbena/connection/retry.h"
+#include "verbena/device/buffer_pool.h"
 #include "verbena/device/device.h"
+#include "verbena/device/registration_cache.h"
 #include "verbena/device/remote_memory.h"

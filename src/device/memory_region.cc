@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbena/device/memory_region.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
 
+#include "device/page_allocation.h"
 #include "provider/provider.h"
 #include "verbena/device/protection_domain.h"
 
 namespace verbena {
+
+std::string_view to_string(PageKind kind) {
+  switch (kind) {
+    case PageKind::Unknown:
+      return "unknown";
+    case PageKind::Normal:
+      return "normal";
+    case PageKind::Transparent:
+      return "transparent huge";
+    case PageKind::Huge:
+      return "huge";
+  }
+  return "unknown";
+}
 
 MemoryRegion::MemoryRegion(MemoryRegion&& other) noexcept { *this = std::move(other); }
 
@@ -24,7 +37,8 @@ MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
   lkey_ = std::exchange(other.lkey_, Key{});
   rkey_ = std::exchange(other.rkey_, Key{});
   access_ = std::exchange(other.access_, Access::None);
-  owned_ = std::exchange(other.owned_, false);
+  mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
+  pages_ = std::exchange(other.pages_, PageKind::Unknown);
   return *this;
 }
 
@@ -32,9 +46,9 @@ MemoryRegion::~MemoryRegion() { release(); }
 
 void MemoryRegion::release() {
   if (context_ != nullptr) static_cast<void>(context_->deregister_memory(lkey_));
-  if (owned_) ::munmap(data_, static_cast<std::size_t>(length_));
+  if (mapped_bytes_ != 0) page_allocation::free(data_, mapped_bytes_);
   context_ = nullptr;
-  owned_ = false;
+  mapped_bytes_ = 0;
 }
 
 ScatterGather MemoryRegion::local(std::uint64_t offset, std::uint32_t bytes) const {
@@ -91,15 +105,17 @@ Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memo
 
 Result<MemoryRegion> ProtectionDomain::allocate_memory(std::size_t bytes, Access access) {
   if (bytes == 0) return Error(ErrorCode::InvalidArgument, "allocate memory: 0 bytes");
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+  const page_allocation::Pages memory = page_allocation::allocate(bytes);
+  if (memory.data == nullptr)
     return Error(ErrorCode::ResourceExhausted,
                  "allocate memory: no room for " + std::to_string(bytes) + " bytes");
-  auto region = register_memory(std::span{static_cast<std::byte*>(memory), bytes}, access);
-  if (region)
-    region->owned_ = true;
-  else
-    ::munmap(memory, bytes);
+  auto region = register_memory(std::span{memory.data, bytes}, access);
+  if (!region) {
+    page_allocation::free(memory.data, memory.mapped);
+    return region;
+  }
+  region->mapped_bytes_ = memory.mapped;
+  region->pages_ = memory.kind;
   return region;
 }
 

@@ -36,8 +36,8 @@ class Reconnector {
               const RetryPolicy& policy = {}, std::span<const std::byte> private_data = {});
 
   // Drives the engine until there is a connection. attempts() counts from 1 again each time. Errors: the last
-  // attempt's, in the same code, when the policy allows no more: its text says how many there were. Cancelled: stop() was called,
-  // and why the last attempt failed.
+  // attempt's, in the same code, when the policy allows no more: its text says how many there were. Cancelled: stop()
+  // was called; the text says why the last attempt failed.
   Result<Connection> connect();
   // Ends the present connect() and every later one, as Cancelled. An attempt on its way is awaited first.
   void stop();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "verbena/base/verbs.h"
 #include "verbena/device/remote_memory.h"
@@ -14,6 +15,15 @@ namespace verbena {
 namespace provider {
 class Context;
 }
+
+// In which pages memory stands. Large pages spare the processor and a NIC look-ups.
+enum class PageKind : std::uint8_t {
+  Unknown,      // the user's own memory
+  Normal,       // the system's smallest
+  Transparent,  // the kernel was asked for huge pages where it finds any (madvise)
+  Huge,         // from the pool of huge pages (vm.nr_hugepages)
+};
+std::string_view to_string(PageKind kind);
 
 // A region of this process's memory that is registered with a device: the user's own
 // (ProtectionDomain::register_memory) or allocated with it (allocate_memory).
@@ -36,6 +46,8 @@ class MemoryRegion {
   Key lkey() const { return lkey_; }
   Key rkey() const { return rkey_; }
   Access access() const { return access_; }
+  // What allocate_memory() got: regions from 2 MiB on are put into huge pages when there are any.
+  PageKind pages() const { return pages_; }
 
   // [offset, offset + bytes) for use in a local request. The device checks the range when the request runs:
   // LocalProtectionError when it is outside.
@@ -56,7 +68,8 @@ class MemoryRegion {
   std::uint64_t length_ = 0;
   Key lkey_, rkey_;
   Access access_ = Access::None;
-  bool owned_ = false;  // allocated with the region
+  std::size_t mapped_bytes_ = 0;  // allocated with the region; 0: the user's own memory
+  PageKind pages_ = PageKind::Unknown;
 };
 
 }  // namespace verbena

@@ -35,7 +35,8 @@ class ProtectionDomain {
   Result<MemoryRegion> register_memory(R& memory, Access access = Access::All) {
     return register_memory(std::as_writable_bytes(std::span{std::data(memory), std::size(memory)}), access);
   }
-  // Allocates zeroed, page-aligned memory that the region owns, and registers it.
+  // Allocates zeroed, page-aligned memory that the region owns, and registers it. From 2 MiB on in huge pages when
+  // there are any; MemoryRegion::pages() says which it became.
   // Errors: InvalidArgument (0 bytes), ResourceExhausted.
   Result<MemoryRegion> allocate_memory(std::size_t bytes, Access access = Access::All);
 
