@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <signal.h>
+#include <ucontext.h>
 
 #include <atomic>
 #include <mutex>
@@ -35,14 +36,16 @@ void handle(int number, siginfo_t* info, void* context) {
   sigjmp_buf* const there = landing;
   if (there == nullptr || info->si_code <= 0) return pass_on(number, info, context);
   landing = nullptr;
+  // The jump does not bring back which signals were blocked before the fault; saving that beforehand would cost a
+  // system call each time.
+  ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
   ::siglongjmp(*there, 1);
 }
 
 void install_one(int number, struct sigaction& before) {
   struct sigaction ours {};
   ours.sa_sigaction = handle;
-  // Left by a jump, so the signal may not stay blocked; on the stack for signals where a thread has one.
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;  // on the stack for signals where a thread has one
   ::sigemptyset(&ours.sa_mask);
   ::sigaction(number, nullptr, &before);
   ::sigaction(number, &ours, nullptr);

@@ -26,7 +26,8 @@ template <class F>
 [[nodiscard]] bool run(F&& f) {
   using Plain = std::remove_reference_t<F>;
   static_assert(std::is_trivially_destructible_v<Plain>);
-  return detail::run([](void* f_) { (*static_cast<Plain*>(f_))(); }, const_cast<void*>(static_cast<const void*>(&f)));
+  return detail::run([](void* plain) { (*static_cast<Plain*>(plain))(); },
+                     const_cast<void*>(static_cast<const void*>(&f)));
 }
 
 }  // namespace verbena::fault_guard

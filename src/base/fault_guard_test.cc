@@ -64,8 +64,7 @@ TEST(FaultGuard, memory_without_the_right_and_beyond_the_end_of_a_file_is_told) 
 
 TEST(FaultGuard, threads_fault_each_for_itself) {
   fault_guard::install();
-  std::byte* gone = map(kPage);
-  ::munmap(gone, kPage);
+  std::byte* gone = map(kPage, PROT_NONE);  // threads bring memory, which must not come to stand there
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([gone, t] {
@@ -76,6 +75,7 @@ TEST(FaultGuard, threads_fault_each_for_itself) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+  ::munmap(gone, kPage);
 }
 
 // In a child, so that the handlers of before are known.

@@ -12,18 +12,21 @@ using test::must;
 
 constexpr std::size_t kBytes = 256 << 10;
 
-// Memory of the program's own, which it unmaps while it is registered.
+// Memory of the program's own, which it takes away while it is registered.
 struct Mapping {
   Mapping() {
     void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     bytes = {static_cast<std::byte*>(memory), kBytes};
   }
-  ~Mapping() { unmap(0); }
+  ~Mapping() { ::munmap(bytes.data(), kBytes); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
-  // From `offset` on.
-  void unmap(std::size_t offset) { ::munmap(bytes.data() + offset, kBytes - offset); }
+  // From `offset` on. A page nobody may touch stands in its place, so that no other thread's memory comes there.
+  void unmap(std::size_t offset) {
+    void* const at = bytes.data() + offset;
+    if (::mmap(at, kBytes - offset, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) std::abort();
+  }
 
   std::span<std::byte> bytes;
 };
@@ -61,7 +64,7 @@ class Unmapped : public ::testing::Test {
 };
 
 TEST_F(Unmapped, a_write_of_the_peer_is_refused) {
-  there.unmap(0);
+  ::munmap(there.bytes.data(), kBytes);
   expect_error(near.write(own.local(), far_region.remote()).wait(), ErrorCode::RemoteOperationError, "WRITE");
   expect_far_end_says_so();
 }
@@ -125,7 +128,7 @@ TEST_F(Unmapped, memory_made_read_only_is_refused_like_none) {
 TEST_F(Unmapped, memory_that_is_mapped_there_anew_is_what_peers_reach) {
   there.unmap(0);
   void* again = ::mmap(there.bytes.data(), kBytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   ASSERT_EQ(again, there.bytes.data());
   test::fill(own, 7);
   must(near.write(own.local(), far_region.remote()).wait());
