@@ -2,6 +2,9 @@
 // Registered memory that is unmapped behind the device's back ends the connection that meets it, and nothing else.
 #include <sys/mman.h>
 
+#include <atomic>
+#include <thread>
+
 #include "test_pair.h"
 
 namespace verbena {
@@ -133,6 +136,28 @@ TEST_F(Unmapped, memory_that_is_mapped_there_anew_is_what_peers_reach) {
   test::fill(own, 7);
   must(near.write(own.local(), far_region.remote()).wait());
   EXPECT_TRUE(test::same(own, far_region));
+}
+
+// At any moment: while bytes are looked at, between that and the system call that sends them, or after.
+TEST_F(Unmapped, memory_that_goes_at_any_moment_is_survived_by_the_process) {
+  for (int round = 0; round < 30; ++round) {
+    Connection one = pair.connect();
+    must(one.write(near_region.local(), far_region.remote()).wait());
+    std::atomic<int> rounds_until_it_goes{round % 10 + 1};
+    std::thread taker([&] {
+      while (rounds_until_it_goes.load() > 0) std::this_thread::yield();
+      ::mprotect((round % 2 == 0 ? here : there).bytes.data(), kBytes, PROT_NONE);
+    });
+    Result<OperationOutcome> outcome = OperationOutcome{};
+    for (int i = 0; i < 1000 && outcome; ++i) {
+      outcome = one.write(near_region.local(), far_region.remote()).wait();
+      --rounds_until_it_goes;
+    }
+    taker.join();
+    const ErrorCode expected = round % 2 == 0 ? ErrorCode::LocalProtectionError : ErrorCode::RemoteOperationError;
+    expect_error(outcome, expected);
+    for (const Mapping* one_of : {&here, &there}) ::mprotect(one_of->bytes.data(), kBytes, PROT_READ | PROT_WRITE);
+  }
 }
 
 TEST_F(Unmapped, the_device_says_that_it_guards_itself) {
