@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two devices of one process: one writes into the memory of the other.
+#include <cstdio>
+#include <string>
+#include <verbena/verbena.h>
+
+using namespace verbena;
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) {
+    std::fprintf(stderr, "%s\n", result.error().to_string().c_str());
+    std::exit(1);
+  }
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+
+int main() {
+  Device near = must(Device::open()), far = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(near));
+  must(engine.add(far));
+  MemoryRegion source = must(near.allocate_memory(64)), target = must(far.allocate_memory(64));
+
+  Listener listener = must(Listener::create(engine, {.device = &far}));
+  std::optional<Connection> accepted;
+  listener.on_request([&] { accepted = must(listener.poll_request()->accept({}, target.remote().to_bytes())); });
+  Connection connection = must(Connection::connect(engine, listener.address().to_string()));
+
+  const std::string text = "written by RDMA";
+  std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(source.data()));
+  must(connection.write(source.local(), must(RemoteMemory::from_bytes(connection.private_data()))).wait());
+  must(connection.close());
+  std::printf("%s\n", reinterpret_cast<const char*>(target.data()));
+}
