@@ -64,7 +64,8 @@ class Consumer:
         """As the file itself says."""
         pkg_config = lambda *words: self.run("pkg-config", *words, "verbena").split()
         compiled = self.work / "consumer.o"
-        self.run(self.cxx, "-std=c++20", *pkg_config("--cflags"), "-c", self.work / "source/consumer.cc", "-o", compiled)
+        self.run(self.cxx, "-std=c++20", *pkg_config("--cflags"), "-o", compiled,
+                 "-c", self.work / "source/consumer.cc")
         static = ["-l:libverbena.a" if word == "-lverbena" else word for word in pkg_config("--static", "--libs")]
         for name, libraries, shared in (("linked", pkg_config("--libs"), True), ("linked_static", static, False)):
             self.run(self.cxx, compiled, *libraries, "-o", self.work / name)

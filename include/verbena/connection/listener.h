@@ -22,7 +22,9 @@ struct ListenOptions {
   Device* device = nullptr;  // one of the engine's; nullptr: its first
 };
 
-// A peer that wants to connect. Destroying it unanswered rejects it. It may not outlive the engine.
+// A peer that wants to connect. Destroying it unanswered rejects it.
+//
+// Lifetime: the engine outlives it. Threads: the engine's.
 class ConnectionRequest {
  public:
   ConnectionRequest(ConnectionRequest&& other) noexcept;
