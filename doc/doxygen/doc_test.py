@@ -80,7 +80,8 @@ def a_warning_is_a_failure(doxygen, folder):
     header = folder / "wrong.h"
     header.write_text("/// \\file\n/// Sees \\ref nothing_of_that_name.\n", encoding="utf-8")
     settings = (folder / "Doxyfile").read_text(encoding="utf-8")
-    settings += f"INPUT = {header}\nOUTPUT_DIRECTORY = {folder / 'wrong'}\nFILTER_PATTERNS =\nUSE_MDFILE_AS_MAINPAGE =\n"
+    settings += f"INPUT = {header}\nOUTPUT_DIRECTORY = {folder}/wrong\n"
+    settings += "FILTER_PATTERNS =\nUSE_MDFILE_AS_MAINPAGE =\n"
     done = subprocess.run([doxygen, "-"], input=settings, text=True, capture_output=True, check=False)
     check(done.returncode != 0 and "nothing_of_that_name" in done.stderr, f"it passes: {done.stderr}")
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two devices of one process: one writes into the memory of the other.
+#include <verbena/verbena.h>
+
 #include <cstdio>
 #include <string>
-#include <verbena/verbena.h>
 
 using namespace verbena;
 
@@ -23,7 +24,8 @@ int main() {
 
   Listener listener = must(Listener::create(engine, {.device = &far}));
   std::optional<Connection> accepted;
-  listener.on_request([&] { accepted = must(listener.poll_request()->accept({}, target.remote().to_bytes())); });
+  listener.on_request(
+      [&] { accepted = must(listener.poll_request()->accept({}, target.remote().to_bytes())); });
   Connection connection = must(Connection::connect(engine, listener.address().to_string()));
 
   const std::string text = "written by RDMA";
