@@ -18,7 +18,8 @@ class Context;
 }  // namespace provider
 
 // Completions of one or more queue pairs, oldest first. Size it for the sum of their work queues: a queue that overruns
-// is broken, and its queue pairs go to error.
+// is broken, and its queue pairs go to error. A work queue has room again before the completion is polled: post no more
+// than what was polled leaves room for.
 //
 // Connections bring their own; this class is for programs that speak verbs.
 // Lifetime: outlived by the device, outlives its queue pairs. Threads: any.
