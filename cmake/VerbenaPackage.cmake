@@ -58,6 +58,11 @@ install(FILES ${made}/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig C
 
 if(TARGET verbena_command)
   install(TARGETS verbena_command DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT utils)
+  # Beside the tools, where there are any: manual pages, and what bash asks to complete a command.
+  file(GLOB manuals CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/man/*.1)
+  file(GLOB completions CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/completion/*)
+  install(FILES ${manuals} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT utils)
+  install(FILES ${completions} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT utils)
 endif()
 
 # ---- Debian packages: cpack -G DEB.
