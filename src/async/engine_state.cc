@@ -42,7 +42,13 @@ Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
   return shards_.back().get();
 }
 
+// What tasks hold still finds the engine at work.
 EngineState::~EngineState() {
+  ++draining_;
+  while (!spawned_.empty()) {
+    const Task<void> task = std::move(spawned_.front().task);
+    spawned_.pop_front();
+  }
   devices_.clear();
   for (const int fd : {epoll_fd_, wake_fd_, timer_fd_})
     if (fd >= 0) ::close(fd);
@@ -155,17 +161,53 @@ bool EngineState::run_device(AttachedDevice& device) {
 
 bool EngineState::run_once() {
   bool any = false;
+  prepared_ = false;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
   if (!tend_soon_.empty() && tend_wanted()) any = true;
   if (!keep_alives_.empty() && keep_alive_due()) any = true;
+  if (resume_due()) any = true;
   active_ = active_ || any;
   return any;
 }
 
+// ---- Coroutines.
+
+bool EngineState::resume_due() {
+  const bool expired = !resumptions_.next_due().is_never() && resumptions_.expire(now());
+  return (has_ready() && resumptions_.run()) || expired;
+}
+
+void EngineState::spawn(Task<void> task) {
+  static_cast<void>(task.child());
+  Spawned& spawned = spawned_.emplace_back(std::move(task));
+  spawned.place = std::prev(spawned_.end());
+  spawned.bind(*this, &EngineState::begin);
+  spawned.make_ready();
+}
+
+void EngineState::begin(detail::Resumption& resumption) {
+  auto& spawned = static_cast<Spawned&>(resumption);
+  EngineState& engine = spawned.engine();
+  spawned.bind(engine, &EngineState::finish);
+  const detail::Child child = spawned.task.child();
+  child.promise->start(engine, 0, spawned, child.handle);
+}
+
+// What escaped the task goes to whoever drives the engine.
+void EngineState::finish(detail::Resumption& resumption) {
+  auto& spawned = static_cast<Spawned&>(resumption);
+  Task<void> task = std::move(spawned.task);
+  spawned.engine().spawned_.erase(spawned.place);
+  task.take();
+}
+
+// ---- Operations.
+
 void EngineState::fail_later(Operation& operation) {
+  leave_wait();
   VERBENA_ASSERT(!operation.listed_);
   failing_.push_back(operation);
   operation.listed_ = true;
@@ -183,6 +225,7 @@ bool EngineState::tell_failures() {
 }
 
 void EngineState::watch_deadline(Operation& operation) {
+  leave_wait();
   if (!operation.listed_) {
     timed_.push_back(operation);
     operation.listed_ = true;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -15,8 +16,10 @@
 #include <vector>
 
 #include "async/operation_list.h"
+#include "async/resumptions.h"
 #include "device/device_state.h"
 #include "verbena/async/progress_engine.h"
+#include "verbena/async/task.h"
 
 namespace verbena {
 
@@ -96,9 +99,15 @@ class EngineState {
   OperationQueue* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
   // That channel wants Channel::tend() in this run or the next, after the completions that are there.
-  void tend_soon(std::uint32_t key) { tend_soon_.push_back(key); }
+  void tend_soon(std::uint32_t key) {
+    tend_soon_.push_back(key);
+    leave_wait();
+  }
   // It wants Channel::keep_alive() at that time, once; or, not any more.
-  void keep_alive_at(Instant at, std::uint32_t key) { keep_alives_.emplace(at, key); }
+  void keep_alive_at(Instant at, std::uint32_t key) {
+    keep_alives_.emplace(at, key);
+    leave_wait();
+  }
   void forget_keep_alive(Instant at, std::uint32_t key) { keep_alives_.erase({at, key}); }
 
   // ---- For operations.
@@ -115,8 +124,44 @@ class EngineState {
     }
     return true;
   }
+  // For destructors: no coroutine resumes meanwhile.
+  template <class Predicate>
+  void drain_until(Predicate&& done) {
+    ++draining_;
+    run_until(std::forward<Predicate>(done));
+    --draining_;
+  }
+
+  // ---- For coroutines.
+  void resume_soon(detail::Resumption& r) {
+    resumptions_.add_ready(r);
+    leave_wait();
+  }
+  void resume_at(detail::Resumption& r, Instant at) {
+    resumptions_.add_timer(r, at);
+    leave_wait();
+  }
+  void forget_timer(detail::Resumption& r) { resumptions_.remove_timer(r); }
+  void spawn(Task<void> task);
+  template <class T>
+  T run(Task<T> task) {
+    detail::Join end(1);
+    const detail::Child child = task.child();
+    child.promise->start(*this, 0, end, child.handle);
+    run_until([&] { return end.complete(); });
+    return task.take();
+  }
 
  private:
+  // A task without an awaiter.
+  class Spawned final : public detail::Join {
+   public:
+    explicit Spawned(Task<void> its_task) : Join(1), task(std::move(its_task)) {}
+    Task<void> task;
+    std::list<Spawned>::iterator place;
+  };
+  static void begin(detail::Resumption& spawned);
+  static void finish(detail::Resumption& spawned);
   struct Entry {
     OperationQueue* channel = nullptr;
     std::uint32_t generation = 0;
@@ -135,8 +180,18 @@ class EngineState {
   Instant next_keep_alive() const {
     return keep_alives_.empty() ? Instant::never() : keep_alives_.begin()->first;
   }
-  Instant next_due() const { return std::min(next_deadline_, next_keep_alive()); }
+  Instant next_due() const {
+    return std::min({next_deadline_, next_keep_alive(), resumptions_.next_due()});
+  }
   bool is_virtual() { return epoll_fd_ < 0; }
+  bool resume_due();
+  bool has_ready() const { return draining_ == 0 && resumptions_.has_ready(); }
+  // Work that begins while somebody waits for fd() outside of this library makes that readable.
+  void leave_wait() {
+    if (!prepared_) return;
+    prepared_ = false;
+    wake();
+  }
   bool look_ahead();
   void sleep(Instant until);
   void arm_timer(Instant until);
@@ -155,6 +210,10 @@ class EngineState {
   Instant next_deadline_ = Instant::never();
   bool active_ = true;  // something happened since the last look at the clock
   Instant last_activity_;
+  detail::Resumptions resumptions_;
+  std::list<Spawned> spawned_;
+  int draining_ = 0;       // destructors that wait
+  bool prepared_ = false;  // somebody waits for fd()
   std::atomic<bool> woken_{false};
   std::atomic<bool> sleeps_in_device_{false};
   int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;

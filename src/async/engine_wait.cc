@@ -63,7 +63,7 @@ void EngineState::wake() {
 
 // Asks every queue for an event at its next completion, then looks whether one came before.
 bool EngineState::look_ahead() {
-  if (!failing_.empty() || !tend_soon_.empty() || batch_next_ < batch_end_) return true;
+  if (!failing_.empty() || !tend_soon_.empty() || has_ready() || batch_next_ < batch_end_) return true;
   for (const auto& device : devices_) {
     for (const auto& shard : device->shards()) {
       shard->ops->arm(false);
@@ -122,6 +122,7 @@ bool EngineState::prepare_wait() {
   if (look_ahead()) return false;
   drain_counter(timer_fd_);
   arm_timer(next_due());
+  prepared_ = true;
   return true;
 }
 

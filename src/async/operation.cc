@@ -32,8 +32,10 @@ Operation::~Operation() {
   drop_callback();
   cancel();
   if (state_ == State::Failing) queue_->withdraw(*this);
-  if (state_ != State::Posted) return;
-  queue_->engine().run_until([this] { return done(); });
+  if (state_ == State::Posted) queue_->engine().drain_until([this] { return done(); });
+  if (awaiter_ == nullptr) return;
+  awaiter_->operation_ = nullptr;
+  awaiter_->resumption_.make_ready();
 }
 
 void Operation::start(OperationQueue& queue, const Request& request) {
@@ -47,24 +49,49 @@ void Operation::submit() {
   queue_->start(*this);
 }
 
+// An awaiter goes on when the operation is done for good: a callback may start it once more.
+void Operation::end() {
+  deadline_ = Instant::never();
+  state_ = State::Done;
+  if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
+  if (call_ != nullptr) call_(*this);
+}
+
 void Operation::drop_callback() {
   if (destroy_ != nullptr) destroy_(*this);
   call_ = destroy_ = nullptr;
 }
 
-// The callback may destroy *this: it comes last.
+// The callback may destroy *this: end() comes last.
 void Operation::finish(const OperationOutcome& outcome) {
   outcome_ = outcome;
-  deadline_ = Instant::never();
-  state_ = State::Done;
-  if (call_ != nullptr) call_(*this);
+  end();
 }
 
 void Operation::fail(Error error) {
   error_ = std::make_unique<Error>(std::move(error));
-  deadline_ = Instant::never();
-  state_ = State::Done;
-  if (call_ != nullptr) call_(*this);
+  end();
+}
+
+void Operation::take_back_awaiter() { awaiter_->resumption_.leave(); }
+
+bool Operation::Awaiter::await_suspend(std::coroutine_handle<> who) {
+  if (operation_->awaiter_ != nullptr) return false;
+  operation_->awaiter_ = this;
+  resumption_.bind(operation_->queue_->engine(), who);
+  return true;
+}
+
+Result<OperationOutcome> Operation::Awaiter::await_resume() {
+  if (operation_ == nullptr)
+    return Error(ErrorCode::Cancelled, "the operation was destroyed while a coroutine awaited it");
+  const Operation& operation = *operation_;
+  if (operation.state_ == State::Idle)
+    return Error(ErrorCode::WrongState, "await an operation that was never started");
+  if (!operation.done())
+    return Error(ErrorCode::Busy, "await an operation that another coroutine awaits already; one at a time");
+  let_go();
+  return operation.result();
 }
 
 Result<OperationOutcome> Operation::result() const {

@@ -33,6 +33,7 @@ void OperationQueue::start(Operation& operation) {
   operation.ending_ = Operation::Ending::Natural;
   operation.error_.reset();
   operation.outcome_ = {};
+  operation.wait_on();
   engine_.note_activity();
   if (std::optional<Error> error = post(operation)) return fail_later(operation, std::move(*error));
   operation.state_ = Operation::State::Posted;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "verbena/async/resumption.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
 #include "verbena/base/verbs.h"
@@ -80,6 +82,15 @@ class Operation {
   // Outcome; done() must hold.
   Result<OperationOutcome> result() const;
 
+  // auto outcome = co_await connection.write(...), or co_await operation: Result<OperationOutcome>, from any coroutine
+  // that the engine's thread may resume. It goes on after the operation's callback has run; when that submits anew,
+  // after the last time. Nothing is allocated, and one that is done does not suspend. Errors besides the operation's
+  // own: Busy (another coroutine awaits it), WrongState (never started), Cancelled (destroyed meanwhile).
+  // Destroying a coroutine that awaits an operation in its own frame destroys that in flight: see above.
+  class Awaiter;
+  Awaiter operator co_await() &;
+  Awaiter operator co_await() &&;
+
   // Runs f(Operation&) from the engine each time the operation is done. f is kept inside: at most 48 bytes of captures.
   // It may submit this operation again, start others, wait for others, and destroy this one as the last thing it does.
   template <class F>
@@ -109,6 +120,7 @@ class Operation {
   friend class ReceivePool;
   friend class ReceivePoolState;
   friend class OperationList;
+  friend class Awaiter;
 
   enum class State : std::uint8_t { Idle, Posted, Failing, Done };  // Failing: refused, not yet told
   enum class Ending : std::uint8_t { Natural, Cancelled, Expired };
@@ -140,6 +152,11 @@ class Operation {
   void drop_callback();
   void finish(const OperationOutcome& outcome);
   void fail(Error error);
+  void end();
+  void wait_on() {
+    if (awaiter_ != nullptr) take_back_awaiter();
+  }
+  void take_back_awaiter();
 
   OperationQueue* queue_ = nullptr;
   State state_ = State::Idle;
@@ -149,6 +166,7 @@ class Operation {
   Operation* previous_ = nullptr;  // neighbours in one of the engine's lists
   Operation* next_ = nullptr;
   Instant deadline_ = Instant::never();
+  Awaiter* awaiter_ = nullptr;  // the coroutine that waits for it
   Request request_;
   OperationOutcome outcome_;
   std::unique_ptr<Error> error_;
@@ -156,5 +174,30 @@ class Operation {
   void (*destroy_)(Operation&) = nullptr;
   alignas(std::max_align_t) std::array<std::byte, kCallbackBytes> callback_;
 };
+
+class [[nodiscard]] Operation::Awaiter {
+ public:
+  explicit Awaiter(Operation& operation) : operation_(&operation) {}
+  ~Awaiter() { let_go(); }
+  Awaiter(const Awaiter&) = delete;
+  Awaiter& operator=(const Awaiter&) = delete;
+
+  bool await_ready() const { return !operation_->in_flight(); }
+  // False, to go on with Busy, when somebody else waits.
+  bool await_suspend(std::coroutine_handle<> who);
+  Result<OperationOutcome> await_resume();
+
+ private:
+  friend class Operation;
+  void let_go() {
+    if (operation_ != nullptr && operation_->awaiter_ == this) operation_->awaiter_ = nullptr;
+  }
+
+  Operation* operation_;  // null: destroyed meanwhile
+  detail::Resumption resumption_;
+};
+
+inline Operation::Awaiter Operation::operator co_await() & { return Awaiter(*this); }
+inline Operation::Awaiter Operation::operator co_await() && { return Awaiter(*this); }
 
 }  // namespace verbena

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "verbena/async/task.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
 #include "verbena/device/device.h"
@@ -26,9 +27,11 @@ struct EngineOptions {
   Duration spin = Duration::microseconds(50);  // Adaptive: how long to poll before sleeping
 };
 
-// Drives one or more devices. It owns no thread: work happens inside run_once(), run_until() and the waits of
-// operations and connections, and there alone user callbacks run.
+// Drives one or more devices. It owns no thread: work happens inside run_once(), run_until(), run() and the waits of
+// operations and connections, and there alone user callbacks run and coroutines resume.
 //
+// An exception that a callback or a spawned task lets out leaves through the call that was driving; the engine is none
+// the worse, and its next run goes on behind what threw. Out of a destructor that drains it ends the program.
 // Lifetime: devices outlive the engine; the engine outlives the connections and listeners made with it.
 // Threads: one at a time, for the engine and everything made with it. wake() from any.
 // Time is the first device's, so that a program may run in virtual time.
@@ -60,6 +63,19 @@ class ProgressEngine {
   bool run_until(Predicate&& done, Duration timeout) {
     return run_until(std::forward<Predicate>(done), now() + timeout);
   }
+
+  // ---- Coroutines.
+  // Runs the task until it is finished; its value, or the exception that left it. May be called from callbacks.
+  template <class T>
+  T run(Task<T> task);
+  // The engine owns the task from here on: begins it in its next run, and destroys it when it is finished or, in
+  // whatever state it is, when the engine goes.
+  void spawn(Task<void> task);
+  // co_await engine.sleep(d): goes on when that time has passed, and not before the next run.
+  detail::Sleep sleep(Duration duration) { return {state(), now() + duration}; }
+  detail::Sleep sleep_until(Instant at) { return {state(), at}; }
+
+  // ---- Waiting.
   // Blocks, in the way the options say, until there may be work for run_once(), wake() was called or `until` has come.
   // It may return early.
   void wait(Instant until);
@@ -68,7 +84,7 @@ class ProgressEngine {
 
   // ---- For programs with an event loop of their own: when run_once() finds nothing, call prepare_wait(); if that
   // says true, wait for fd() to become readable, then call run_once() until it finds nothing. One descriptor covers
-  // devices, deadlines and wake(). -1 in virtual time.
+  // devices, deadlines, wake(), and operations and tasks begun meanwhile. -1 in virtual time.
   int fd() const;
   // False when work arrived meanwhile.
   bool prepare_wait();
@@ -84,5 +100,14 @@ class ProgressEngine {
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
   std::unique_ptr<EngineState> state_;
 };
+
+template <class T>
+T ProgressEngine::run(Task<T> task) {
+  detail::Join end(1);
+  const detail::Child child = task.child();
+  child.promise->start(state(), 0, end, child.handle);
+  run_until([&] { return end.complete(); });
+  return task.take();
+}
 
 }  // namespace verbena

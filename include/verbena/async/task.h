@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coroutines that wait for operations, for time and for each other.
+#pragma once
+
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "verbena/async/resumption.h"
+
+namespace verbena {
+
+namespace detail {
+
+[[noreturn]] void abort_on_bad_task_use(const char* what);
+
+// Resumes when so many tasks are finished.
+class Join : public Resumption {
+ public:
+  explicit Join(std::size_t wanted) : left_(wanted) {}
+  // Called by each task when it is finished.
+  void arrive(const void* who) {
+    if (first_ == nullptr) first_ = who;
+    if (left_ == 0 || --left_ != 0) return;
+    if (is_bound()) make_ready();
+  }
+  bool complete() const { return left_ == 0; }
+  const void* first() const { return first_; }
+  // False when there is nothing to wait for any more.
+  bool suspend(EngineState& engine, std::coroutine_handle<> waiter) {
+    if (left_ == 0) return false;
+    bind(engine, waiter);
+    return true;
+  }
+
+ private:
+  std::size_t left_;
+  const void* first_ = nullptr;
+};
+
+class TaskPromiseBase {
+ public:
+  struct Finished {
+    bool await_ready() const noexcept { return false; }
+    template <class P>
+    void await_suspend(std::coroutine_handle<P> self) const noexcept {
+      TaskPromiseBase& promise = self.promise();
+      promise.join_->arrive(&promise);
+    }
+    void await_resume() const noexcept {}
+  };
+
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  Finished final_suspend() const noexcept { return {}; }
+  void unhandled_exception() noexcept { exception_ = std::current_exception(); }
+
+  EngineState& engine() const { return *engine_; }
+  std::uint32_t depth() const { return depth_; }
+  // Runs the task until it first suspends. It arrives at `join` when it is finished.
+  void start(EngineState& engine, std::uint32_t depth, Join& join, std::coroutine_handle<> self) {
+    if (join_ != nullptr) abort_on_bad_task_use("a task was started twice");
+    engine_ = &engine;
+    depth_ = depth;
+    join_ = &join;
+    // Tasks that start tasks that start tasks grow the stack no further than this.
+    constexpr std::uint32_t kInlineDepth = 64;
+    if (depth % kInlineDepth != kInlineDepth - 1) return self.resume();
+    start_.bind(engine, self);
+    start_.make_ready();
+  }
+  void rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  EngineState* engine_ = nullptr;
+  Join* join_ = nullptr;
+  std::uint32_t depth_ = 0;
+  std::exception_ptr exception_;
+  Resumption start_;
+};
+
+template <class P>
+concept TaskPromiseType = std::derived_from<P, TaskPromiseBase>;
+
+template <class T>
+class TaskPromise;
+
+// A task without its type.
+struct Child {
+  std::coroutine_handle<> handle;
+  TaskPromiseBase* promise = nullptr;
+};
+
+}  // namespace detail
+
+// A coroutine that returns T: by co_await to another one, by ProgressEngine::run() to a program without any.
+//
+//   verbena::Task<Result<void>> greet(Connection& connection, MemoryRegion& inbox) {
+//     auto sent = co_await connection.send(inbox.local());
+//     if (!sent) co_return sent.error();
+//     co_return {};
+//   }
+//
+// Lazy: it runs when it is awaited, then at once and in the awaiter's thread until it first suspends. What suspended
+// resumes inside ProgressEngine::run_once(), never inside a post or a destructor. Arguments belong to the coroutine:
+// pass by value what may go before it does; a lambda's captures are not arguments.
+// An exception that leaves it goes to its awaiter. Destroying a task that is suspended destroys what stands in its
+// frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says.
+// Awaited once, by another Task. Threads: the engine's.
+template <class T = void>
+class [[nodiscard]] Task {
+ public:
+  using promise_type = detail::TaskPromise<T>;
+  using value_type = T;
+  static_assert(!std::is_reference_v<T>, "return a pointer, or a std::reference_wrapper");
+
+  Task() = default;  // of nothing
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Task& operator=(Task&& other) noexcept {
+    if (this != &other) {
+      destroy();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~Task() { destroy(); }
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  bool done() const { return handle_ && handle_.done(); }
+
+  auto operator co_await() & { return Awaiter(*this); }
+  auto operator co_await() && { return Awaiter(*this); }
+
+  // For the library: what co_await does, in parts.
+  detail::Child child() const {
+    if (!handle_) detail::abort_on_bad_task_use("a task was awaited that is empty or moved from");
+    return {handle_, &handle_.promise()};
+  }
+  T take() { return handle_.promise().take(); }
+
+ private:
+  friend promise_type;
+  using Handle = std::coroutine_handle<promise_type>;
+
+  class [[nodiscard]] Awaiter {
+   public:
+    explicit Awaiter(Task& task) : task_(task) {}
+    bool await_ready() const noexcept { return false; }
+    template <detail::TaskPromiseType P>
+    bool await_suspend(std::coroutine_handle<P> parent) {
+      const detail::Child child = task_.child();
+      child.promise->start(parent.promise().engine(), parent.promise().depth() + 1, join_, child.handle);
+      return join_.suspend(parent.promise().engine(), parent);
+    }
+    T await_resume() { return task_.take(); }
+
+   private:
+    Task& task_;
+    detail::Join join_{1};
+  };
+
+  explicit Task(Handle handle) : handle_(handle) {}
+  void destroy() {
+    if (const Handle handle = std::exchange(handle_, nullptr)) handle.destroy();
+  }
+
+  Handle handle_;
+};
+
+namespace detail {
+
+template <class T>
+class TaskPromise final : public TaskPromiseBase {
+ public:
+  Task<T> get_return_object() { return Task<T>(std::coroutine_handle<TaskPromise>::from_promise(*this)); }
+  template <std::convertible_to<T> U = T>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T take() {
+    rethrow();
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class TaskPromise<void> final : public TaskPromiseBase {
+ public:
+  Task<void> get_return_object() {
+    return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
+  }
+  void return_void() const noexcept {}
+  void take() const { rethrow(); }
+};
+
+// What co_await engine.sleep() waits for.
+class [[nodiscard]] Sleep {
+ public:
+  Sleep(EngineState& engine, Instant until) : engine_(engine), until_(until) {}
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> who) {
+    resumption_.bind(engine_, who);
+    resumption_.make_ready_at(until_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  EngineState& engine_;
+  const Instant until_;
+  Resumption resumption_;
+};
+
+}  // namespace detail
+}  // namespace verbena
