@@ -6,6 +6,7 @@
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/receive_pool.h"
 #include "verbena/async/task.h"
+#include "verbena/async/when.h"
 #include "verbena/base/device_info.h"
 #include "verbena/base/error.h"
 #include "verbena/base/gid.h"

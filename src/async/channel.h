@@ -66,6 +66,8 @@ class Channel final : public OperationQueue, private EventHandler {
 
   // ---- Operations.
   void abort(Operation& operation, Operation::Ending ending) override;
+  // Owner::tend() follows when no sends are in flight any more, from now on.
+  void tell_when_sent() { tells_when_sent_ = true; }
   std::size_t sends_in_flight() const { return sends_.in_flight(); }
 
   // ---- Requests of the user's own. They take slots as operations do, until their completion is told.
@@ -134,6 +136,7 @@ class Channel final : public OperationQueue, private EventHandler {
   bool keep_alive_out_ = false;
   bool heard_ = true;  // something completed since the last look
   bool wants_owner_ = false;
+  bool tells_when_sent_ = false;
   std::shared_ptr<const std::function<void(const Completion&)>> on_completion_;
   Instant next_keep_alive_ = Instant::never();
 };

@@ -173,6 +173,7 @@ void Channel::handle_completion(const Completion& completion) {
   if (low == kKeepAlive) return complete_keep_alive(completion);
   const std::uint32_t index = low & ~kReceive;
   const Slot slot = ((low & kReceive) != 0 ? receives_ : sends_).give_back(index);
+  if (tells_when_sent_ && sends_in_flight() == 0) request_tending();
   if (slot.operation != nullptr) return complete(*slot.operation, completion, index);
   if (completion.status == CompletionStatus::Success && !slot.tells_success) return;
   if (completion.status != CompletionStatus::Success && completion.status != CompletionStatus::Flushed)

@@ -44,7 +44,7 @@ Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
 
 // What tasks hold still finds the engine at work.
 EngineState::~EngineState() {
-  ++draining_;
+  draining_ = true;
   while (!spawned_.empty()) {
     const Task<void> task = std::move(spawned_.front().task);
     spawned_.pop_front();
@@ -186,6 +186,13 @@ void EngineState::spawn(Task<void> task) {
   spawned.place = std::prev(spawned_.end());
   spawned.bind(*this, &EngineState::begin);
   spawned.make_ready();
+}
+
+// A task that is waited for resumes even where a callback does so while a destructor drains.
+void EngineState::drive(const detail::Child& task, detail::Join& end) {
+  const Holding held(draining_, false);
+  task.promise->start(*this, 0, end, task.handle);
+  run_until([&] { return end.complete(); });
 }
 
 void EngineState::begin(detail::Resumption& resumption) {

@@ -127,9 +127,8 @@ class EngineState {
   // For destructors: no coroutine resumes meanwhile.
   template <class Predicate>
   void drain_until(Predicate&& done) {
-    ++draining_;
+    const Holding held(draining_, true);
     run_until(std::forward<Predicate>(done));
-    --draining_;
   }
 
   // ---- For coroutines.
@@ -146,11 +145,11 @@ class EngineState {
   template <class T>
   T run(Task<T> task) {
     detail::Join end(1);
-    const detail::Child child = task.child();
-    child.promise->start(*this, 0, end, child.handle);
-    run_until([&] { return end.complete(); });
+    drive(task.child(), end);
     return task.take();
   }
+  // Starts it and runs until it is finished.
+  void drive(const detail::Child& task, detail::Join& end);
 
  private:
   // A task without an awaiter.
@@ -159,6 +158,18 @@ class EngineState {
     explicit Spawned(Task<void> its_task) : Join(1), task(std::move(its_task)) {}
     Task<void> task;
     std::list<Spawned>::iterator place;
+  };
+  // A value for a while.
+  class Holding {
+   public:
+    Holding(bool& held, bool value) : held_(held), before_(std::exchange(held, value)) {}
+    ~Holding() { held_ = before_; }
+    Holding(const Holding&) = delete;
+    Holding& operator=(const Holding&) = delete;
+
+   private:
+    bool& held_;
+    const bool before_;
   };
   static void begin(detail::Resumption& spawned);
   static void finish(detail::Resumption& spawned);
@@ -185,7 +196,7 @@ class EngineState {
   }
   bool is_virtual() { return epoll_fd_ < 0; }
   bool resume_due();
-  bool has_ready() const { return draining_ == 0 && resumptions_.has_ready(); }
+  bool has_ready() const { return !draining_ && resumptions_.has_ready(); }
   // Work that begins while somebody waits for fd() outside of this library makes that readable.
   void leave_wait() {
     if (!prepared_) return;
@@ -212,7 +223,7 @@ class EngineState {
   Instant last_activity_;
   detail::Resumptions resumptions_;
   std::list<Spawned> spawned_;
-  int draining_ = 0;       // destructors that wait
+  bool draining_ = false;  // a destructor waits
   bool prepared_ = false;  // somebody waits for fd()
   std::atomic<bool> woken_{false};
   std::atomic<bool> sleeps_in_device_{false};

@@ -20,6 +20,7 @@ Result<void> ProgressEngine::add(Device& device) { return state_->add(device); }
 bool ProgressEngine::run_once() { return state_->run_once(); }
 void ProgressEngine::wait(Instant until) { state_->wait(until); }
 void ProgressEngine::wake() { state_->wake(); }
+void ProgressEngine::drive(const detail::Child& task, detail::Join& end) { state_->drive(task, end); }
 void ProgressEngine::spawn(Task<void> task) { state_->spawn(std::move(task)); }
 int ProgressEngine::fd() const { return state_->fd(); }
 bool ProgressEngine::prepare_wait() { return state_->prepare_wait(); }

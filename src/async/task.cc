@@ -7,7 +7,7 @@
 namespace verbena::detail {
 
 void abort_on_bad_task_use(const char* what) {
-  std::fprintf(stderr, "verbena: %s; a task is awaited once\n", what);
+  std::fprintf(stderr, "verbena: %s\n", what);
   std::abort();
 }
 

@@ -47,7 +47,7 @@ Result<Connection> Connection::connect(ProgressEngine& engine, std::string_view 
 }
 
 Result<void> Connection::connect_to(std::string_view address, std::span<const std::byte> private_data) {
-  return state_->connect_to(address, private_data);
+  return state_->engine().run(async_connect_to(address, private_data));
 }
 Result<ConnectionDescription> Connection::describe(std::span<const std::byte> user_data) {
   return state_->describe(user_data);
@@ -60,7 +60,35 @@ Result<Connection> Connection::from_description(ProgressEngine& engine, const Co
   if (auto ok = connection->connect_to(peer); !ok) return ok.error();
   return connection;
 }
-Result<void> Connection::wait_established(Duration timeout) { return state_->wait_established(timeout); }
+Result<void> Connection::wait_established(Duration timeout) {
+  return state_->engine().run(async_established(timeout));
+}
+
+namespace {
+
+Task<Result<Connection>> connect_prepared(Connection connection, std::string address,
+                                          std::vector<std::byte> private_data) {
+  auto ok = co_await connection.async_connect_to(address, private_data);
+  if (!ok) co_return ok.error();
+  co_return std::move(connection);
+}
+
+Task<Result<Connection>> fail_to_connect(Error error) { co_return error; }
+
+}  // namespace
+
+Task<Result<Connection>> Connection::async_connect(ProgressEngine& engine, std::string_view address,
+                                                   const ConnectionOptions& options,
+                                                   std::span<const std::byte> private_data) {
+  auto connection = prepare(engine, options);
+  if (!connection) return fail_to_connect(connection.error());
+  return connect_prepared(std::move(*connection), std::string(address), {private_data.begin(), private_data.end()});
+}
+Task<Result<void>> Connection::async_connect_to(std::string_view address,
+                                                std::span<const std::byte> private_data) {
+  return state_->connect_to(std::string(address), {private_data.begin(), private_data.end()});
+}
+Task<Result<void>> Connection::async_established(Duration timeout) { return state_->established(timeout); }
 
 // ---- Operations.
 
@@ -182,7 +210,8 @@ void Connection::on_completion(std::function<void(const Completion&)> handler) {
 
 // ---- Ending, and what it is.
 
-Result<void> Connection::close(Duration timeout) { return state_->close(timeout); }
+Result<void> Connection::close(Duration timeout) { return state_->engine().run(async_close(timeout)); }
+Task<Result<void>> Connection::async_close(Duration timeout) { return state_->close(timeout); }
 ConnectionPhase Connection::phase() const { return state_->phase(); }
 Result<void> Connection::status() const { return state_->status(); }
 void Connection::on_closed(std::function<void()> handler) { state_->on_closed = std::move(handler); }

@@ -108,10 +108,11 @@ Result<void> ConnectionState::request(const Gid& remote, std::span<const std::by
   return {};
 }
 
-Result<void> ConnectionState::connect_to(std::string_view address, std::span<const std::byte> private_data) {
+// What can be known to be wrong before anything is sent.
+Result<void> ConnectionState::find_peer(const std::string& address, std::size_t private_bytes) {
   if (phase_ != Phase::Prepared)
     return Error(ErrorCode::WrongState,
-                 "connect to " + std::string(address) + ": this connection was used already");
+                 "connect to " + address + ": this connection was used already");
   if (Url::looks_like_url(address)) {
     auto url = Url::parse(address);
     if (!url) return url.error();
@@ -121,20 +122,26 @@ Result<void> ConnectionState::connect_to(std::string_view address, std::span<con
     if (!endpoint) return endpoint.error();
     peer_ = std::move(*endpoint);
   }
-  if (private_data.size() > kMaxConnectPrivateData)
+  if (private_bytes > kMaxConnectPrivateData)
     return Error(ErrorCode::InvalidArgument,
-                 "connect to " + peer_.to_string() + ": " + std::to_string(private_data.size()) +
+                 "connect to " + peer_.to_string() + ": " + std::to_string(private_bytes) +
                      " bytes of private data, at most " + std::to_string(kMaxConnectPrivateData));
   auto remote = peer_.resolve();
   if (!remote) return remote.error();
   remote_ = *remote;
-  if (auto ok = check_reachable(remote_); !ok) return ok;
+  return check_reachable(remote_);
+}
+
+Task<Result<void>> ConnectionState::connect_to(std::string address, std::vector<std::byte> private_data) {
+  if (auto ok = find_peer(address, private_data.size()); !ok) co_return ok;
   const Instant deadline = engine_.now() + options_.connect_timeout;
   for (;;) {
-    if (auto ok = request(remote_, private_data); !ok) return ok;
-    engine_.run_until([this] { return phase_ != Phase::Connecting || unreachable_ || mtu_refused_; }, deadline);
-    if (was_established_) return {};
-    if (phase_ != Phase::Connecting) return *error_;
+    if (auto ok = request(remote_, private_data); !ok) co_return ok;
+    bool in_time = true;
+    while (in_time && phase_ == Phase::Connecting && !unreachable_ && !mtu_refused_)
+      in_time = co_await changed_.wait(deadline);
+    if (was_established_) co_return {};
+    if (phase_ != Phase::Connecting) co_return *error_;
     drop_id();
     if (mtu_refused_) {
       asked_mtu_ /= 2;
@@ -142,7 +149,7 @@ Result<void> ConnectionState::connect_to(std::string_view address, std::span<con
     }
     if (unreachable_ && engine_.now() < deadline) continue;
     give_up(timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
-    return *error_;
+    co_return *error_;
   }
 }
 
@@ -225,6 +232,7 @@ void ConnectionState::give_up(Error error) {
 // ---- Events.
 
 void ConnectionState::handle_event(const provider::Event& event) {
+  changed_.notify();
   using Kind = provider::Event::Kind;
   switch (event.kind) {
     case Kind::ConnectResponse:
@@ -271,6 +279,7 @@ void ConnectionState::on_disconnected() {
 }
 
 void ConnectionState::tend() {
+  changed_.notify();
   if (peer_is_gone_ && (phase_ == Phase::Established || phase_ == Phase::Connecting)) end_by_peer();
   if (told_owner_ || !closed()) return;
   told_owner_ = true;
@@ -294,13 +303,15 @@ void ConnectionState::channel_failed() {
 
 // ---- Ending.
 
-Result<void> ConnectionState::wait_established(Duration timeout) {
-  engine_.run_until([this] { return phase_ != Phase::Connecting; }, engine_.now() + timeout);
-  if (was_established_) return {};
+Task<Result<void>> ConnectionState::established(Duration timeout) {
+  const Instant deadline = engine_.now() + timeout;
+  bool in_time = true;
+  while (in_time && phase_ == Phase::Connecting) in_time = co_await changed_.wait(deadline);
+  if (was_established_) co_return {};
   if (phase_ == Phase::Connecting)
-    return Error(ErrorCode::TimedOut,
+    co_return Error(ErrorCode::TimedOut,
                  "handshake with " + peer_.to_string() + ": not over within " + describe::duration(timeout));
-  return status();
+  co_return status();
 }
 
 Result<void> ConnectionState::status() const {
@@ -308,22 +319,27 @@ Result<void> ConnectionState::status() const {
   return {};
 }
 
-Result<void> ConnectionState::close(Duration timeout) {
+Task<Result<void>> ConnectionState::close(Duration timeout) {
   if (phase_ == Phase::Prepared) {
     phase_ = Phase::Closed;
     channel_->end(Channel::End::Closed, Error(ErrorCode::Flushed, "the connection was closed here"));
-    return {};
+    co_return {};
   }
-  if (phase_ == Phase::Connecting)
-    if (auto ok = wait_established(timeout); !ok) return ok;
-  if (phase_ == Phase::Closed) return {};
-  if (phase_ != Phase::Established) return status();
+  if (phase_ == Phase::Connecting) {
+    auto ok = co_await established(timeout);
+    if (!ok) co_return ok;
+  }
+  if (phase_ == Phase::Closed) co_return {};
+  if (phase_ != Phase::Established) co_return status();
   told_owner_ = true;
   const Instant deadline = engine_.now() + timeout;
-  const bool sent = engine_.run_until(
-      [this] { return phase_ != Phase::Established || channel_->sends_in_flight() == 0; }, deadline);
-  if (phase_ == Phase::Broken) return status();
-  if (phase_ == Phase::Closed) return {};
+  bool in_time = true;
+  channel_->tell_when_sent();
+  while (in_time && phase_ == Phase::Established && channel_->sends_in_flight() != 0)
+    in_time = co_await changed_.wait(deadline);
+  if (phase_ == Phase::Broken) co_return status();
+  if (phase_ == Phase::Closed) co_return {};
+  const bool sent = channel_->sends_in_flight() == 0;
   phase_ = Phase::Closed;
   const Error here(ErrorCode::Flushed, "the connection was closed here");
   error_ = here;
@@ -332,11 +348,11 @@ Result<void> ConnectionState::close(Duration timeout) {
     peer_is_gone_ = true;  // nobody to tell
   else
     static_cast<void>(context().disconnect(*id_));
-  engine_.run_until([this] { return peer_is_gone_; }, deadline);
+  while (in_time && !peer_is_gone_) in_time = co_await changed_.wait(deadline);
   channel_->end(Channel::End::Closed, here);
-  engine_.run_once();
-  if (sent && peer_is_gone_) return {};
-  return Error(ErrorCode::TimedOut, "close the connection with " + peer_.to_string() + ": " +
+  co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
+  if (sent && peer_is_gone_) co_return {};
+  co_return Error(ErrorCode::TimedOut, "close the connection with " + peer_.to_string() + ": " +
                                         (sent ? "no answer" : "not everything was sent") + " within " +
                                         describe::duration(timeout));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "async/changes.h"
 #include "async/channel.h"
 #include "verbena/connection/connection.h"
 
@@ -22,14 +23,14 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
 
-  Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data);
+  Task<Result<void>> connect_to(std::string address, std::vector<std::byte> private_data);
   Result<ConnectionDescription> describe(std::span<const std::byte> user_data);
   Result<void> connect_to(const ConnectionDescription& peer);
   // The passive side: `id` is a request of a peer, which is ours from here on.
   Result<void> accept(provider::ConnectionId id, std::vector<std::byte> theirs,
                       std::span<const std::byte> ours);
-  Result<void> wait_established(Duration timeout);
-  Result<void> close(Duration timeout);
+  Task<Result<void>> established(Duration timeout);
+  Task<Result<void>> close(Duration timeout);
   Result<void> status() const;
 
   Channel& channel() { return *channel_; }
@@ -49,13 +50,14 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
 
  private:
   ConnectionState(EngineState& engine, AttachedDevice& device, const ConnectionOptions& options)
-      : engine_(engine), device_(device), options_(options) {}
+      : engine_(engine), device_(device), options_(options), changed_(engine) {}
 
   void channel_failed() override;
   void tend() override;
   void handle_event(const provider::Event& event) override;
 
   provider::Context& context() { return device_.context(); }
+  Result<void> find_peer(const std::string& address, std::size_t private_bytes);
   Result<void> check_reachable(const Gid& remote) const;
   Result<void> request(const Gid& remote, std::span<const std::byte> private_data);
   // `own`: the first PSN we send, where it is not settled yet.
@@ -74,6 +76,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   EngineState& engine_;
   AttachedDevice& device_;
   const ConnectionOptions options_;
+  Changes changed_;  // phase_, and what else decides about the end of a wait
   std::unique_ptr<Channel> channel_;
   ConnectionPhase phase_ = ConnectionPhase::Prepared;
   bool passive_ = false;

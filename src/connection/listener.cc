@@ -50,7 +50,7 @@ struct PendingRequest final : EventHandler {
 class ListenerState final : public EventHandler {
  public:
   ListenerState(EngineState& engine, AttachedDevice& device, provider::ListenerId id)
-      : engine_(engine), device_(device), id_(id) {
+      : engine_(engine), device_(device), id_(id), arrived_(engine) {
     device_.listeners[static_cast<std::uint64_t>(id_)] = this;
   }
   ~ListenerState() override {
@@ -62,6 +62,7 @@ class ListenerState final : public EventHandler {
 
   void handle_event(const provider::Event& event) override {
     waiting_.push_back(std::make_unique<PendingRequest>(engine_, device_, event));
+    arrived_.notify();
     // The callback may destroy this listener: it must not go down with it while it runs.
     if (const auto callback = on_request) callback();
   }
@@ -74,6 +75,9 @@ class ListenerState final : public EventHandler {
     }
     return nullptr;
   }
+
+  Task<Result<ConnectionRequest>> request(Duration timeout);
+  Task<Result<Connection>> accept(ConnectionOptions options, Duration timeout);
 
   EngineState& engine() { return engine_; }
   Endpoint address() {
@@ -88,6 +92,7 @@ class ListenerState final : public EventHandler {
   AttachedDevice& device_;
   const provider::ListenerId id_;
   std::deque<std::unique_ptr<PendingRequest>> waiting_;
+  Changes arrived_;
 };
 
 // ---- ConnectionRequest.
@@ -165,26 +170,41 @@ std::optional<ConnectionRequest> Listener::poll_request() {
   return ConnectionRequest{std::move(pending)};
 }
 
-Result<ConnectionRequest> Listener::wait_request(Duration timeout) {
-  std::unique_ptr<PendingRequest> pending;
-  EngineState& engine = state_->engine();
-  engine.run_until([&] { return (pending = state_->next()) != nullptr; }, engine.now() + timeout);
-  if (!pending)
-    return Error(ErrorCode::TimedOut, "accept at " + address().to_string() + ": nobody connected within " +
-                                          describe::duration(timeout));
-  return ConnectionRequest{std::move(pending)};
+Task<Result<ConnectionRequest>> ListenerState::request(Duration timeout) {
+  const Instant deadline = engine_.now() + timeout;
+  std::unique_ptr<PendingRequest> pending = next();
+  bool in_time = true;
+  while (in_time && !pending) {
+    in_time = co_await arrived_.wait(deadline);
+    pending = next();
+  }
+  if (pending) co_return ConnectionRequest{std::move(pending)};
+  co_return Error(ErrorCode::TimedOut, "accept at " + address().to_string() + ": nobody connected within " +
+                                           describe::duration(timeout));
 }
 
-Result<Connection> Listener::accept(const ConnectionOptions& options, Duration timeout) {
-  EngineState& engine = state_->engine();
+Task<Result<Connection>> ListenerState::accept(ConnectionOptions options, Duration timeout) {
+  EngineState& engine = engine_;
   const Instant deadline = engine.now() + timeout;
-  auto request = wait_request(timeout);
-  if (!request) return request.error();
-  auto connection = request->accept(options);
-  if (!connection) return connection;
+  auto request_of_peer = co_await request(timeout);
+  if (!request_of_peer) co_return request_of_peer.error();
+  auto connection = request_of_peer->accept(options);
+  if (!connection) co_return connection.error();
   const Duration rest = deadline.is_never() ? Duration::seconds(5) : deadline - engine.now();
-  if (auto ok = connection->wait_established(rest); !ok) return ok.error();
-  return connection;
+  auto ok = co_await connection->async_established(rest);
+  if (!ok) co_return ok.error();
+  co_return std::move(*connection);
+}
+
+Task<Result<ConnectionRequest>> Listener::async_request(Duration timeout) { return state_->request(timeout); }
+Task<Result<Connection>> Listener::async_accept(const ConnectionOptions& options, Duration timeout) {
+  return state_->accept(options, timeout);
+}
+Result<ConnectionRequest> Listener::wait_request(Duration timeout) {
+  return state_->engine().run(async_request(timeout));
+}
+Result<Connection> Listener::accept(const ConnectionOptions& options, Duration timeout) {
+  return state_->engine().run(async_accept(options, timeout));
 }
 
 }  // namespace verbena

@@ -98,15 +98,14 @@ class ProgressEngine {
 
  private:
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
+  void drive(const detail::Child& task, detail::Join& end);
   std::unique_ptr<EngineState> state_;
 };
 
 template <class T>
 T ProgressEngine::run(Task<T> task) {
   detail::Join end(1);
-  const detail::Child child = task.child();
-  child.promise->start(state(), 0, end, child.handle);
-  run_until([&] { return end.complete(); });
+  drive(task.child(), end);
   return task.take();
 }
 

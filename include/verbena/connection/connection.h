@@ -14,6 +14,7 @@
 #include "verbena/async/operation.h"
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/receive_pool.h"
+#include "verbena/async/task.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 #include "verbena/connection/description.h"
@@ -108,6 +109,17 @@ class Connection {
   // Drives the engine until the handshake is over. It succeeded even when the peer has closed the connection since.
   // Errors: the reason it failed, TimedOut.
   Result<void> wait_established(Duration timeout = Duration::seconds(5));
+
+  // ---- The same to be awaited: co_await Connection::async_connect(engine, "127.0.0.1:7471"). Nothing is sent before;
+  // a host's name is resolved on the spot, which may block. Arguments are copied. The connection is neither destroyed
+  // nor used otherwise to connect while one of these is awaited; moving it is fine.
+  static Task<Result<Connection>> async_connect(ProgressEngine& engine, std::string_view address,
+                                                const ConnectionOptions& options = {},
+                                                std::span<const std::byte> private_data = {});
+  Task<Result<void>> async_connect_to(std::string_view address, std::span<const std::byte> private_data = {});
+  Task<Result<void>> async_established(Duration timeout = Duration::seconds(5));
+  // As close(), below.
+  Task<Result<void>> async_close(Duration timeout = Duration::seconds(2));
 
   Connection(Connection&& other) noexcept;
   Connection& operator=(Connection&& other) noexcept;

@@ -47,6 +47,7 @@ class ConnectionRequest {
   Result<void> reject(std::span<const std::byte> private_data = {});
 
  private:
+  friend class ListenerState;
   friend class Listener;
   explicit ConnectionRequest(std::unique_ptr<PendingRequest> pending);
   std::unique_ptr<PendingRequest> pending_;
@@ -75,6 +76,10 @@ class Listener {
   // Takes the next request, accepts it and waits until the connection is established. Errors: TimedOut, and those of
   // ConnectionRequest::accept().
   Result<Connection> accept(const ConnectionOptions& options = {}, Duration timeout = Duration::forever());
+  // The same to be awaited: co_await listener.async_accept(). The listener outlives the task.
+  Task<Result<ConnectionRequest>> async_request(Duration timeout = Duration::forever());
+  Task<Result<Connection>> async_accept(const ConnectionOptions& options = {},
+                                        Duration timeout = Duration::forever());
   // Runs f() from the engine whenever a request has come: take it with poll_request().
   void on_request(std::function<void()> handler);
 
