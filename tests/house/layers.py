@@ -62,15 +62,15 @@ THIRD_PARTY = {
     "fmt/": ["tools", "tools.sim", "examples"],
     "spdlog/": ["tools", "tools.sim", "examples"],
     "nlohmann/": ["tools", "tools.sim"],
-    "asio": ["examples"],
+    "asio": ["api.async", "examples"],
     "google/protobuf/": ["rpc", "codegen"],
     "benchmark/": [],
     "gtest/": [],
     "gmock/": [],
 }
 TEST_LIBRARIES = ("gtest/", "gmock/")
-# Only this public header may show the library Result stands on.
-TL_HEADER = "include/verbena/base/result.h"
+# A library that one public header alone may show: the one Result stands on; the one that header is an adapter for.
+ONLY_HEADER = {"tl/": "include/verbena/base/result.h", "asio": "include/verbena/async/asio.h"}
 
 # The system's own folders of headers.
 SYSTEM = {"sys", "net", "netinet", "linux", "arpa", "asm", "bits", "experimental", "sanitizer", "fuzzer"}
@@ -115,8 +115,9 @@ def check_foreign(path, room, include):
             return None
         if room not in THIRD_PARTY[prefix]:
             return f"{room} may not use <{include.name}>"
-        if prefix == "tl/" and room.startswith("api.") and path != TL_HEADER:
-            return f"only {TL_HEADER} stands on <{include.name}>"
+        only = ONLY_HEADER.get(prefix)
+        if only and room.startswith("api.") and path != only:
+            return f"only {only} stands on <{include.name}>"
         return None
     if include.quoted:
         return f'"{include.name}" is no file of this project'

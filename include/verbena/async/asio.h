@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine at home in a program built on Asio. Not part of verbena.h: it needs Asio's headers (Debian: libasio-dev).
+#pragma once
+
+#include <asio/associated_allocator.hpp>
+#include <asio/associated_executor.hpp>
+#include <asio/async_result.hpp>
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/use_awaitable.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "verbena/async/operation.h"
+#include "verbena/async/progress_engine.h"
+#include "verbena/async/task.h"
+#include "verbena/base/error.h"
+#include "verbena/base/result.h"
+
+namespace verbena::asio_adapter {
+
+namespace detail {
+
+#if defined(ASIO_HAS_CO_AWAIT)
+using DefaultToken = asio::use_awaitable_t<>;
+#else
+struct DefaultToken {};  // name a token
+#endif
+
+// The engine's descriptor in the io_context, kept alive by handlers that are under way.
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  Link(asio::io_context& io, ProgressEngine& engine)
+      : io_(io), engine_(&engine), descriptor_(io, engine.fd()) {}
+
+  asio::io_context& io() { return io_; }
+  ProgressEngine& engine() { return *engine_; }
+
+  // The descriptor is the engine's: it must not be closed here.
+  void cut() {
+    if (engine_ == nullptr) return;
+    engine_ = nullptr;
+    descriptor_.cancel();
+    descriptor_.release();
+  }
+
+  void serve_soon() {
+    asio::post(io_, [self = shared_from_this()] { self->serve(); });
+  }
+
+ private:
+  static constexpr int kTurns = 64;  // then others of the io_context have their turn
+
+  // An exception of user code passes through to io_context::run(), and the engine is served on.
+  struct ServeOn {
+    Link& link;
+    bool wanted = true;
+    ~ServeOn() {
+      if (wanted && link.engine_ != nullptr) link.serve_soon();
+    }
+  };
+
+  void serve() {
+    const std::shared_ptr<Link> alive = shared_from_this();
+    ServeOn after{*this};
+    for (int turn = 0; turn < kTurns && engine_ != nullptr; ++turn) {
+      if (engine_->run_once() || engine_ == nullptr || !engine_->prepare_wait()) continue;
+      after.wanted = false;
+      return descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
+                                    [alive](const std::error_code&) { alive->serve(); });
+    }
+  }
+
+  asio::io_context& io_;
+  ProgressEngine* engine_;  // null once cut
+  asio::posix::stream_descriptor descriptor_;
+};
+
+// A handler, and the work that its executor shall count until it has run.
+template <class Handler>
+class Pending {
+ public:
+  Pending(Handler handler, asio::io_context& io)
+      : handler_(std::move(handler)), work_(asio::get_associated_executor(handler_, io.get_executor())) {}
+
+  template <class... Values>
+  void post(Values... values) && {
+    auto executor = work_.get_executor();
+    auto allocator = asio::get_associated_allocator(handler_);
+    asio::post(executor, Call<Values...>{std::move(handler_), std::move(allocator), {std::move(values)...}});
+    work_.reset();
+  }
+
+ private:
+  using Executor = asio::associated_executor_t<Handler, asio::io_context::executor_type>;
+  using Allocator = asio::associated_allocator_t<Handler>;
+  template <class... Values>
+  struct Call {
+    using allocator_type = Allocator;
+    allocator_type get_allocator() const noexcept { return allocator; }
+    void operator()() {
+      std::apply([this](Values&... v) { std::move(handler)(std::move(v)...); }, values);
+    }
+    Handler handler;
+    Allocator allocator;
+    std::tuple<Values...> values;
+  };
+
+  Handler handler_;
+  asio::executor_work_guard<Executor> work_;
+};
+
+// What stands beside an exception.
+template <class T>
+T no_value() {
+  if constexpr (std::is_default_constructible_v<T>)
+    return T();
+  else
+    return T(Error(ErrorCode::Cancelled, "the task ended with an exception"));
+}
+
+template <class T>
+struct SignatureOf {
+  using type = void(std::exception_ptr, T);
+};
+template <>
+struct SignatureOf<void> {
+  using type = void(std::exception_ptr);
+};
+
+template <class T, class Handler>
+Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
+  std::exception_ptr exception;
+  if constexpr (std::is_void_v<T>) {
+    try {
+      co_await task;
+    } catch (...) {
+      exception = std::current_exception();
+    }
+    std::move(pending).post(exception);
+  } else {
+    std::optional<T> value;
+    try {
+      value.emplace(co_await task);
+    } catch (...) {
+      exception = std::current_exception();
+      value.emplace(no_value<T>());
+    }
+    std::move(pending).post(exception, std::move(*value));
+  }
+}
+
+}  // namespace detail
+
+// Serves an engine from an io_context: run_once() happens in its handlers, and it waits for one descriptor there.
+//
+//   asio_adapter::Service rdma(io, engine);
+//   auto outcome = co_await rdma.async_wait(connection.write(memory.local(), remote));     // in an asio::awaitable
+//   auto peer = co_await rdma.async_run(listener.async_accept());
+//
+// Handlers are posted to their executor, the io_context's by default, and never run inside the engine. Callbacks of
+// the library (on_done, on_request, ...) do. While it serves, io_context::run() does not return for lack of work: stop()
+// ends that.
+// Lifetime: the engine and the io_context outlive it. Handlers of what never ended are destroyed, not called.
+// Threads: the engine's; so one thread runs the io_context, or a strand-like order is the caller's care.
+// Asio 1.22 does not find the coroutines of clang 14 with libstdc++ by itself: define ASIO_HAS_CO_AWAIT and
+// ASIO_HAS_STD_COROUTINE for the whole program there.
+class Service {
+ public:
+  // The engine is not one of virtual time: it has a descriptor.
+  Service(asio::io_context& io, ProgressEngine& engine) : link_(std::make_shared<detail::Link>(io, engine)) {
+    link_->serve_soon();
+  }
+  Service(Service&&) = default;
+  Service& operator=(Service&&) = delete;
+  ~Service() {
+    if (link_) link_->cut();
+  }
+
+  // The engine is not served any more. Nothing may be started by this object afterwards.
+  void stop() { link_->cut(); }
+
+  // Completes with Result<OperationOutcome> when the operation is done; takes the place of Operation::on_done(). A
+  // temporary must live until then: await it in the expression that starts it.
+  template <class Token = detail::DefaultToken>
+  auto async_wait(Operation& operation, Token&& token = {}) {
+    return asio::async_initiate<Token, void(Result<OperationOutcome>)>(
+        [link = link_](auto handler, Operation* waited) { wait(*link, *waited, std::move(handler)); }, token,
+        &operation);
+  }
+  template <class Token = detail::DefaultToken>
+  auto async_wait(Operation&& operation, Token&& token = {}) {
+    return async_wait(operation, std::forward<Token>(token));
+  }
+
+  // Spawns the task in the engine. Completes with (std::exception_ptr, T), or (std::exception_ptr) for Task<void>.
+  template <class T, class Token = detail::DefaultToken>
+  auto async_run(Task<T> task, Token&& token = {}) {
+    return asio::async_initiate<Token, typename detail::SignatureOf<T>::type>(
+        [link = link_](auto handler, Task<T> run) {
+          using Pending = detail::Pending<decltype(handler)>;
+          link->engine().spawn(detail::run_and_post(std::move(run), Pending(std::move(handler), link->io())));
+        },
+        token, std::move(task));
+  }
+
+ private:
+  template <class Handler>
+  static void wait(detail::Link& link, Operation& operation, Handler handler) {
+    auto pending = std::make_unique<detail::Pending<Handler>>(std::move(handler), link.io());
+    if (operation.in_flight())
+      return operation.on_done([pending = std::move(pending)](Operation& self) mutable {
+        if (const auto once = std::move(pending)) std::move(*once).post(self.result());
+      });
+    if (operation.done()) return std::move(*pending).post(operation.result());
+    std::move(*pending).post(Result<OperationOutcome>(
+        Error(ErrorCode::WrongState, "wait for an operation that was never started")));
+  }
+
+  std::shared_ptr<detail::Link> link_;
+};
+
+}  // namespace verbena::asio_adapter

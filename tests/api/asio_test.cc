@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine served by an io_context.
+#include "verbena/async/asio.h"
+
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/use_future.hpp>
+#include <chrono>
+#include <stdexcept>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using asio_adapter::Service;
+using test::expect_error;
+using test::must;
+
+struct Hosted {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Listener listener = must(Listener::create(engine));
+  MemoryRegion here = must(device.allocate_memory(64));
+  MemoryRegion there = must(device.allocate_memory(64));
+  asio::io_context io;
+  Service rdma{io, engine};
+
+  // Until it is stopped or out of work.
+  void run() {
+    io.restart();
+    io.run_for(std::chrono::seconds(30));
+    EXPECT_TRUE(io.stopped()) << "what was waited for never came";
+  }
+};
+
+asio::awaitable<void> echo_once(Hosted& h) {
+  auto connection = co_await h.rdma.async_run(h.listener.async_accept());
+  auto message = co_await h.rdma.async_wait(connection->receive(h.there.local()));
+  auto sent = co_await h.rdma.async_wait(connection->send(h.there.local(0, message->bytes)));
+  EXPECT_TRUE(sent);
+  auto end = co_await h.rdma.async_wait(connection->receive(h.there.local()));
+  expect_error(end, ErrorCode::Disconnected);
+}
+
+asio::awaitable<void> call_once(Hosted& h, std::string& answer) {
+  const std::string address = h.listener.address().to_string();
+  auto connection = co_await h.rdma.async_run(Connection::async_connect(h.engine, address));
+  Operation receive;
+  connection->receive(receive, h.here.local());
+  auto sent = co_await h.rdma.async_wait(connection->send_inline(test::bytes_of("over and out")));
+  EXPECT_TRUE(sent);
+  auto got = co_await h.rdma.async_wait(receive);
+  answer = test::text_of(h.here.bytes().first(got->bytes));
+  auto again = co_await h.rdma.async_wait(receive);  // it is done: at once
+  EXPECT_EQ(again->bytes, 12u);
+  must(co_await h.rdma.async_run(connection->async_close()));
+  h.io.stop();
+}
+
+TEST(Asio, awaitables_speak_to_each_other) {
+  Hosted h;
+  std::string answer;
+  asio::co_spawn(h.io, echo_once(h), asio::detached);
+  asio::co_spawn(h.io, call_once(h, answer), asio::detached);
+  h.run();
+  EXPECT_EQ(answer, "over and out");
+}
+
+TEST(Asio, callbacks_are_posted_and_errors_come_as_values) {
+  Hosted h;
+  Operation idle;
+  int order = 0;
+  h.rdma.async_wait(idle, [&](Result<OperationOutcome> outcome) {
+    EXPECT_EQ(++order, 2) << "called from inside async_wait()";
+    expect_error(outcome, ErrorCode::WrongState, "never started");
+    h.io.stop();
+  });
+  EXPECT_EQ(++order, 1);
+  h.run();
+  EXPECT_EQ(order, 2);
+}
+
+TEST(Asio, work_begun_while_the_descriptor_is_waited_for_is_not_forgotten) {
+  Hosted h;
+  int steps = 0;
+  asio::steady_timer later(h.io, std::chrono::milliseconds(20));  // the engine sleeps by then
+  later.async_wait([&](const std::error_code&) {
+    const auto step = [](ProgressEngine& engine, int& n) -> Task<int> {
+      co_await engine.sleep(Duration::milliseconds(5));
+      co_return ++n;
+    };
+    h.rdma.async_run(step(h.engine, steps), [&](std::exception_ptr e, int value) {
+      EXPECT_FALSE(e);
+      EXPECT_EQ(value, 1);
+      h.io.stop();
+    });
+  });
+  h.run();
+  EXPECT_EQ(steps, 1);
+}
+
+TEST(Asio, an_exception_of_a_task_comes_to_its_handler) {
+  Hosted h;
+  const auto fail = []() -> Task<Result<int>> {
+    co_await std::suspend_never{};
+    throw std::runtime_error("no");
+  };
+  bool caught = false;
+  asio::co_spawn(
+      h.io,
+      [&]() -> asio::awaitable<void> {
+        try {
+          static_cast<void>(co_await h.rdma.async_run(fail()));
+        } catch (const std::runtime_error&) {
+          caught = true;
+        }
+        h.io.stop();
+      },
+      asio::detached);
+  h.run();
+  EXPECT_TRUE(caught);
+}
+
+TEST(Asio, an_exception_of_a_callback_leaves_through_the_io_context_and_the_engine_is_served_on) {
+  Hosted h;
+  int finished = 0;
+  h.engine.spawn([]() -> Task<void> {
+    co_await std::suspend_never{};
+    throw std::runtime_error("no");
+  }());
+  h.engine.spawn([](Hosted& on, int& n) -> Task<void> {
+    co_await on.engine.sleep(Duration::milliseconds(5));
+    ++n;
+    on.io.stop();
+  }(h, finished));
+  EXPECT_THROW(h.run(), std::runtime_error);
+  h.run();
+  EXPECT_EQ(finished, 1);
+}
+
+TEST(Asio, stop_lets_the_io_context_run_out_of_work_and_the_engine_live_on) {
+  Hosted h;
+  asio::post(h.io, [&] { h.rdma.stop(); });
+  h.run();
+  EXPECT_GE(h.engine.fd(), 0);
+  h.engine.run([](ProgressEngine& engine) -> Task<void> {
+    co_await engine.sleep(Duration::milliseconds(1));
+  }(h.engine));
+}
+
+TEST(Asio, what_waits_when_everything_goes_is_destroyed_not_called) {
+  auto life = std::make_shared<int>(0);
+  {
+    Hosted h;
+    Connection near = must(Connection::prepare(h.engine));
+    Operation receive;
+    near.receive(receive, h.here.local());
+    h.rdma.async_wait(receive, [life](Result<OperationOutcome>) { ++*life; });
+    h.rdma.async_run(h.listener.async_accept(), [life](std::exception_ptr, Result<Connection>) { ++*life; });
+    h.io.poll();
+    EXPECT_EQ(life.use_count(), 3);
+  }
+  EXPECT_EQ(*life, 0);
+  EXPECT_EQ(life.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace verbena
