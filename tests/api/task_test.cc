@@ -69,7 +69,7 @@ TEST(Task, ten_thousand_inside_each_other_are_destroyed_while_suspended) {
     co_return 0;
   };
   pair.engine.spawn([](auto& f, ProgressEngine& engine) -> Task<void> { co_await f(engine, 10'000, f); }(
-                                                              forever, pair.engine));
+                                                            forever, pair.engine));
   for (int i = 0; i < 200; ++i) pair.engine.run_once();
 }
 
@@ -194,7 +194,9 @@ TEST(Await, an_operation_that_outlives_its_connection_ends_as_flushed) {
 TEST(Task, destroying_a_suspended_one_cancels_its_operation_and_breaks_the_connection) {
   Wired pair;
   {
-    const auto receive = [](Wired& p) -> Task<void> { static_cast<void>(co_await p.near.receive(p.here.local())); };
+    const auto receive = [](Wired& p) -> Task<void> {
+      static_cast<void>(co_await p.near.receive(p.here.local()));
+    };
     Task<void> waiting = receive(pair);
     detail::Join end(1);
     waiting.child().promise->start(pair.engine.state(), 0, end, waiting.child().handle);

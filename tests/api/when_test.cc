@@ -26,7 +26,8 @@ constexpr Duration kMs = Duration::milliseconds(1);
 TEST(WhenAll, gives_every_value_in_the_order_of_arguments) {
   Pair pair;
   auto& e = pair.engine;
-  const auto [a, b, c] = e.run(when_all(value_after(e, 1, kMs * 3), nothing_after(e, kMs), value_after(e, 3, {})));
+  const auto [a, b, c] =
+      e.run(when_all(value_after(e, 1, kMs * 3), nothing_after(e, kMs), value_after(e, 3, {})));
   static_assert(std::is_same_v<decltype(b), const std::monostate>);
   EXPECT_EQ(a, 1);
   EXPECT_EQ(c, 3);
@@ -147,8 +148,8 @@ struct Served {
 
 TEST(AsyncConnect, accept_connect_and_close_side_by_side_on_one_engine) {
   Served s;
-  const auto [text, closed] =
-      s.engine.run(when_all(serve_one(s.listener, s.inbox), greet(s.engine, s.listener.address().to_string())));
+  const auto [text, closed] = s.engine.run(
+      when_all(serve_one(s.listener, s.inbox), greet(s.engine, s.listener.address().to_string())));
   EXPECT_EQ(text, "hello");
   must(closed);
 }
@@ -171,7 +172,8 @@ TEST(AsyncConnect, many_at_once_on_one_engine) {
 TEST(AsyncConnect, errors_are_those_of_the_blocking_forms) {
   Served s;
   expect_error(s.engine.run(greet(s.engine, "no port")), ErrorCode::InvalidArgument, "no port");
-  expect_error(s.engine.run(greet(s.engine, s.device.address().to_string() + ":9")), ErrorCode::ConnectionRefused);
+  expect_error(s.engine.run(greet(s.engine, s.device.address().to_string() + ":9")),
+               ErrorCode::ConnectionRefused);
   expect_error(s.engine.run(s.listener.async_accept({}, kMs * 20)), ErrorCode::TimedOut, "nobody connected");
   ConnectionOptions strange;
   strange.queues.max_send_requests = 0;

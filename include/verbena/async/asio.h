@@ -166,7 +166,7 @@ Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
 //   auto peer = co_await rdma.async_run(listener.async_accept());
 //
 // Handlers are posted to their executor, the io_context's by default, and never run inside the engine. Callbacks of
-// the library (on_done, on_request, ...) do. While it serves, io_context::run() does not return for lack of work: stop()
+// the library (on_done, on_request, ...) do. While it serves, io_context::run() never lacks work: stop()
 // ends that.
 // Lifetime: the engine and the io_context outlive it. Handlers of what never ended are destroyed, not called.
 // Threads: the engine's; so one thread runs the io_context, or a strand-like order is the caller's care.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// An echo server in coroutines: one accepts, and one for each client receives and sends.
+//
+//   echo_coroutines                      serves twenty clients and prints where
+//   echo_coroutines 127.0.0.1:7471       is twenty clients
+#include "echo_client.h"
+
+namespace {
+
+using namespace verbena;
+
+Task<void> serve(Connection client, MemoryRegion memory) {
+  for (;;) {
+    auto message = co_await client.receive(memory.local());
+    if (!message) co_return;  // the client has closed
+    auto sent = co_await client.send(memory.local(0, message->bytes));
+    if (!sent) co_return;
+  }
+}
+
+Task<void> listen(Device& device, ProgressEngine& engine) {
+  Listener listener = or_exit(Listener::create(engine));
+  std::printf("listening on %s\n", listener.address().to_string().c_str());
+  std::fflush(stdout);
+  std::vector<Task<void>> sessions;
+  while (sessions.size() < echo::kClients) {
+    Connection client = or_exit(co_await listener.async_accept());
+    sessions.push_back(serve(std::move(client), or_exit(device.allocate_memory(echo::kMessageBytes))));
+  }
+  co_await when_all(std::move(sessions));
+  std::printf("all %d clients are gone\n", echo::kClients);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Device device = or_exit(Device::open());
+  ProgressEngine engine = or_exit(ProgressEngine::create(device));
+  if (argc > 1)
+    echo::call_many(device, engine, argv[1]);
+  else
+    engine.run(listen(device, engine));
+}
