@@ -6,7 +6,7 @@ import socket
 import statistics
 from dataclasses import dataclass
 
-from lab import Missing, metric
+from lab import Missing, metric, metrics
 
 MIB = 1 << 20
 # Linux doubles what is asked for, and what comes out is the default of net.core.rmem_default: 212,992 bytes.
@@ -40,6 +40,16 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, transport="udp"):
         text = lab.pair([program, "server", *options, "--cpu", FAR],
                         [program, "client", *options, "--cpu", NEAR, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else "figure")
+    return run
+
+
+def form(name):
+    """Processor time per operation. One run of the program gives all three forms of a round."""
+    def run(lab):
+        held = vars(lab).setdefault("forms", {})
+        if name not in held:
+            held.update(metrics(lab.run([lab.program("bench_forms")])))
+        return held.pop(name)
     return run
 
 
@@ -117,6 +127,9 @@ FIGURES = {
     "udp-write-8B": verbena("write", "latency", 8, 50000),
     "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
     "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
+    "form-polled": form("polled"),
+    "form-callback": form("callback"),
+    "form-awaited": form("awaited"),
     "bare-udp-pingpong": ping_pong("udp"),
     "busy-tcp-pingpong": ping_pong("tcp"),
     "framed-ceiling-1KiB": ceiling(1024),
@@ -137,6 +150,8 @@ def _rows():
     for op, ucx_peer in (("write", "ucx-tcp-put-bw"), ("read", "ucx-tcp-get-bw")):
         for peer in ("framed-ceiling-4KiB", "iperf3-tcp", "iperf3-tcp-autotuned", ucx_peer):
             yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", peer)
+    for name in ("callback", "awaited"):
+        yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
     # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.
     yield Row("context.line.latency", "us", "line")
     yield Row("context.udp-pingpong.8B.latency", "us", "bare-udp-pingpong")

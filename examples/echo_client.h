@@ -11,7 +11,13 @@
 
 namespace echo {
 
-using namespace verbena;
+using verbena::Connection;
+using verbena::Device;
+using verbena::MemoryRegion;
+using verbena::Operation;
+using verbena::OperationOutcome;
+using verbena::ProgressEngine;
+using verbena::Task;
 
 inline constexpr int kClients = 20;
 inline constexpr int kWords = 50;
@@ -37,7 +43,7 @@ inline void call_many(Device& device, ProgressEngine& engine, const char* addres
   std::vector<Task<int>> clients;
   for (int number = 0; number < kClients; ++number) clients.push_back(call(device, engine, address, number));
   int same = 0;
-  for (const int words : engine.run(when_all(std::move(clients)))) same += words;
+  for (const int words : engine.run(verbena::when_all(std::move(clients)))) same += words;
   std::printf("%d clients, %d words came back\n", kClients, same);
 }
 

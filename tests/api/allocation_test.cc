@@ -64,5 +64,60 @@ TEST(Allocation, thousands_of_operations_allocate_nothing_each) {
   EXPECT_TRUE(send.result() && receive.result() && read.result());
 }
 
+// Each form of completion, over the same WRITE.
+template <class Round>
+std::size_t allocations_of(Round&& rounds) {
+  rounds(100);
+  const std::size_t before = allocations;
+  rounds(1000);
+  return allocations - before;
+}
+
+TEST(Allocation, callbacks_allocate_nothing_each) {
+  Quiet pair;
+  MemoryRegion here = must(pair.client.allocate_memory(64));
+  MemoryRegion there = must(pair.server.allocate_memory(64));
+  int left = 0;
+  Operation write;
+  write.on_done([&](Operation& self) {
+    if (--left != 0) self.submit();
+  });
+  const auto rounds = [&](int count) {
+    left = count;
+    pair.near->write(write, here.local(), there.remote());
+    pair.engine.run_until([&] { return left == 0; });
+  };
+  EXPECT_LE(allocations_of(rounds), 32u);
+}
+
+TEST(Allocation, a_coroutine_allocates_its_frame_and_nothing_for_each_operation) {
+  Quiet pair;
+  MemoryRegion here = must(pair.client.allocate_memory(64));
+  MemoryRegion there = must(pair.server.allocate_memory(64));
+  const auto write_often = [](Connection& connection, ScatterGather from, RemoteMemory to,
+                              int count) -> Task<int> {
+    int good = 0;
+    Operation kept;
+    for (int i = 0; i < count; ++i) {
+      auto temporary = co_await connection.write(from, to);
+      auto again = co_await connection.write(kept, from, to);
+      good += temporary && again ? 1 : 0;
+    }
+    co_return good;
+  };
+  const auto rounds = [&](int count) {
+    EXPECT_EQ(pair.engine.run(write_often(*pair.near, here.local(), there.remote(), count)), count);
+  };
+  EXPECT_LE(allocations_of(rounds), 32u);
+}
+
+TEST(Allocation, sleeping_allocates_nothing_each) {
+  Quiet pair;
+  const auto sleep_often = [](ProgressEngine& engine, int count) -> Task<void> {
+    for (int i = 0; i < count; ++i) co_await engine.sleep(Duration{});
+  };
+  EXPECT_LE(allocations_of([&](int count) { pair.engine.run(sleep_often(pair.engine, count)); }), 8u);
+}
+
 }  // namespace
 }  // namespace verbena
