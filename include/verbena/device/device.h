@@ -114,6 +114,7 @@ class Device {
   DeviceState& state() { return *state_; }
 
  private:
+  friend class DeviceFactory;
   explicit Device(std::unique_ptr<DeviceState> state);
   std::unique_ptr<DeviceState> state_;
 };

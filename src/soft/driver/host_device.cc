@@ -38,12 +38,13 @@ void fire_after(int timer_fd, Duration delay) {
 
 HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random,
                        std::unique_ptr<Port> port, Options options)
-    : random_(std::move(random)),
+    : time_(options.time),
+      random_(std::move(random)),
       nic_(config, *random_),
       port_(std::move(port)),
       capture_(std::move(options.capture)),
       train_datagrams_(port_->limits().max_datagrams),
-      turn_(monotonic_now()) {
+      turn_(now()) {
   fault_guard::install();
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
@@ -55,6 +56,7 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
+  VERBENA_ASSERT(time_ == nullptr || !options.service_thread);
   if (options.service_thread) service_ = std::thread([this] { serve(); });
 }
 
@@ -81,7 +83,7 @@ void HostDevice::on_datagram(const wire::Path& path, std::optional<std::uint16_t
 }
 
 bool HostDevice::drive(When when) {
-  turn_ = monotonic_now();
+  turn_ = now();
   const bool received = port_->receive(*this) != 0;
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
@@ -176,7 +178,7 @@ bool HostDevice::drive_while_rung() {
   bool any = false;
   for (;;) {
     if (!nic_.doorbell_rang_since_release() || !owner_.try_lock()) return any;
-    turn_ = monotonic_now();
+    turn_ = now();
     nic_.handle_doorbells(turn_);
     any = transmit(false, When::Polling) || any;
     collect_events();
@@ -185,7 +187,7 @@ bool HostDevice::drive_while_rung() {
 }
 
 void HostDevice::finish_command() {
-  turn_ = monotonic_now();
+  turn_ = now();
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   transmit(false, When::Polling);
   collect_events();
@@ -221,14 +223,25 @@ void HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
   owner_.unlock();
   if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
-  const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - monotonic_now()).ns, 0);
+  const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - now()).ns, 0);
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
   ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
   sleeper.until.store(0);
   if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(sleeper.wake_fd);
 }
 
+// Drives once, then lets the world go on until somebody has something to do.
+void HostDevice::wait_virtually(Instant until) {
+  owner_.lock();
+  const bool any = drive(When::Serving);
+  const Instant next = nic_.next_deadline();
+  release();
+  if (drive_while_rung() || any || has_event() || woken_.exchange(false)) return;
+  time_->wait(std::min(until, next));
+}
+
 void HostDevice::wait_event(Instant until) {
+  if (time_ != nullptr) return wait_virtually(until);
   waiting_.fetch_add(1);
   while (!has_event() && !woken_.exchange(false)) {
     owner_.lock();
@@ -236,7 +249,7 @@ void HostDevice::wait_event(Instant until) {
     release();
     drive_while_rung();
     if (any) continue;
-    if (monotonic_now() >= until) break;
+    if (now() >= until) break;
     sleep_on_port(until, waiter_, event_fd_);
   }
   {
@@ -283,7 +296,7 @@ void HostDevice::serve() {
       park_service();
       continue;
     }
-    if (lease_until_.load(std::memory_order_relaxed) > monotonic_now().ns) {
+    if (lease_until_.load(std::memory_order_relaxed) > now().ns) {
       // Somebody polls: look again later, the longer it goes on the less often.
       pollfd timer{park_fd_, POLLIN, 0};
       const timespec timeout{0, pause.ns};

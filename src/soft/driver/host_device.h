@@ -19,6 +19,7 @@
 
 #include "soft/driver/capture.h"
 #include "soft/driver/port.h"
+#include "soft/driver/virtual_time.h"
 #include "soft/nic.h"
 
 namespace verbena::soft {
@@ -30,6 +31,7 @@ class HostDevice final : private DatagramSink {
   struct Options {
     bool service_thread = true;
     std::unique_ptr<Capture> capture;  // may be empty
+    VirtualTime* time = nullptr;       // outlives the device; nullptr: the machine's. No service thread with it
   };
   HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random, std::unique_ptr<Port> port,
              Options options);
@@ -58,14 +60,14 @@ class HostDevice final : private DatagramSink {
   bool progress();
   // Oldest event, if any.
   std::optional<DeviceEvent> poll_event();
-  // Readable while poll_event() has something.
-  int event_fd() const { return event_fd_; }
+  // Readable while poll_event() has something. -1 in virtual time.
+  int event_fd() const { return time_ == nullptr ? event_fd_ : -1; }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
   // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal
   // handlers.
   void wake();
-  Instant now() const { return monotonic_now(); }
+  Instant now() const { return time_ == nullptr ? monotonic_now() : time_->now(); }
   // From the device's random source.
   std::uint64_t random();
 
@@ -109,11 +111,13 @@ class HostDevice final : private DatagramSink {
   // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
   struct Sleeper;
   void sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);
+  void wait_virtually(Instant until);
   void park_service();
   bool has_event();
   void quiet_event_fd();  // under event_mutex_, with no event pending
   void stop_service();
 
+  VirtualTime* const time_;
   const std::unique_ptr<RandomSource> random_;
   Nic nic_;
   const std::unique_ptr<Port> port_;
