@@ -31,7 +31,22 @@ void Histogram::add(std::int64_t ns) {
   min_ = count_ == 0 ? ns : std::min(min_, ns);
   max_ = std::max(max_, ns);
   sum_ += static_cast<double>(ns);
+  sum_of_squares_ += static_cast<double>(ns) * static_cast<double>(ns);
   ++count_;
+}
+
+double Histogram::standard_deviation() const {
+  if (count_ == 0) return 0;
+  const double mean = average();
+  return std::sqrt(std::max(0.0, sum_of_squares_ / static_cast<double>(count_) - mean * mean));
+}
+
+std::vector<std::pair<std::int64_t, std::uint64_t>> Histogram::buckets() const {
+  std::vector<std::pair<std::int64_t, std::uint64_t>> filled;
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    if (buckets_[bucket] != 0)
+      filled.emplace_back(std::min(max_, static_cast<std::int64_t>(last_of(bucket))), buckets_[bucket]);
+  return filled;
 }
 
 std::int64_t Histogram::percentile(double part) const {

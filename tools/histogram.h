@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace verbena::tools {
@@ -16,8 +17,12 @@ class Histogram {
   std::int64_t min() const { return min_; }
   std::int64_t max() const { return max_; }
   double average() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
+  // Of the population.
+  double standard_deviation() const;
   // The value that `part` of all do not exceed, at most 1/128 above it; never above max(). 0 < part <= 1.
   std::int64_t percentile(double part) const;
+  // Where something was added: the largest value of each bucket, at most max(), and how many fell into it, ascending.
+  std::vector<std::pair<std::int64_t, std::uint64_t>> buckets() const;
 
  private:
   static constexpr unsigned kSubBits = 7;
@@ -27,7 +32,7 @@ class Histogram {
   std::vector<std::uint64_t> buckets_;
   std::uint64_t count_ = 0;
   std::int64_t min_ = 0, max_ = 0;
-  double sum_ = 0;
+  double sum_ = 0, sum_of_squares_ = 0;
 };
 
 }  // namespace verbena::tools

@@ -19,8 +19,13 @@ namespace {
 
 // Which command the words were meant for.
 std::string command_of(const CLI::App& program) {
-  for (const CLI::App* chosen : program.get_subcommands()) return "verbena " + chosen->get_name();
-  return "verbena";
+  std::string words = program.get_name();
+  const CLI::App* chosen = &program;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
+    words += " " + chosen->get_name();
+  }
+  return words;
 }
 
 // A word nobody knows is named, whatever else it was mistaken for or displaced.
@@ -55,6 +60,7 @@ int main(int argc, char** argv) {
   add_ping_command(program, status);
   add_pingpong_command(program, status);
   add_rping_command(program, status);
+  add_bench_command(program, status);
   add_serve_command(program, status);
   add_get_command(program, status);
   add_put_command(program, status);

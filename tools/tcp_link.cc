@@ -85,6 +85,11 @@ Result<TcpLink> TcpLink::connect(const Endpoint& server, Duration timeout, const
   return TcpLink(std::move(fd), server.to_string());
 }
 
+bool TcpLink::ready() const {
+  pollfd one{fd_.get(), POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
 // The few bytes of an exchange fit any socket's buffer.
 Result<void> TcpLink::write(std::span<const char> bytes) {
   const ssize_t written = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -22,6 +22,8 @@ class TcpLink {
   // Errors: NotFound (no such host), ConnectionRefused, Unreachable, IoError.
   static Result<TcpLink> connect(const Endpoint& server, Duration timeout, const StopQuestion& stopped);
 
+  // A read() would get something, if only the end.
+  bool ready() const;
   // IoError: the peer has gone.
   Result<void> write(std::span<const char> bytes);
   // Until `bytes` is full. ProtocolError: the peer closed before.

@@ -7,7 +7,7 @@ import sys
 
 from command import PATIENCE, Server, check, main, say, unshare, write_file
 
-COMMANDS = ["devices", "ping", "pingpong", "rping", "serve", "get", "put", "sim"]
+COMMANDS = ["devices", "ping", "pingpong", "rping", "bench", "serve", "get", "put", "sim"]
 
 
 def every_command_explains_itself(setting):
@@ -16,6 +16,8 @@ def every_command_explains_itself(setting):
         check(command in output, f"--help does not name {command}")
         text, _ = setting.run(command, "--help")
         check("--help" in text and len(text.splitlines()) > 5, f"{command} --help says little")
+        if command == "bench":
+            text, _ = setting.run(command, "write", "bw", "--help")
         if command != "sim":
             check("--device" in text, f"{command} --help does not tell of --device")
         check("--pcap" in text, f"{command} --help does not tell of --pcap")

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ends of `verbena bench` say beside the traffic they measure: JSON over TCP, each text with its length
+// before it in 4 bytes, little-endian.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tools/tcp_link.h"
+
+namespace verbena::tools {
+
+class BenchControl {
+ public:
+  BenchControl(TcpLink link, StopQuestion stopped, Duration patience)
+      : link_(std::move(link)), stopped_(std::move(stopped)), patience_(patience) {}
+
+  Result<void> send(const nlohmann::json& message);
+  // Something is there to receive(), if only the end.
+  bool ready() const { return link_.ready(); }
+  // Errors: ProtocolError (the other end is no verbena bench), ConnectionLost (it has gone), Rejected (it told of an
+  // error of its own), TimedOut, Cancelled.
+  Result<nlohmann::json> receive();
+  // The other end's user is to know why this one ends. When that fails too, nobody is there to be told.
+  void send_error(const Error& error);
+
+ private:
+  static constexpr std::uint32_t kMaxBytes = 64u << 10;
+
+  TcpLink link_;
+  StopQuestion stopped_;
+  Duration patience_;
+};
+
+// A member that must be a whole number, or a text. ProtocolError.
+Result<std::uint64_t> number_of(const nlohmann::json& message, const char* key);
+Result<std::string> text_of(const nlohmann::json& message, const char* key);
+
+}  // namespace verbena::tools

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+namespace verbena::tools {
+
+namespace {
+
+// Polls between two looks at the control link while nothing completes.
+constexpr std::uint32_t kIdlePolls = 256;
+constexpr Duration kGlance = Duration::milliseconds(20);
+// Messages between two calls of the progress function.
+constexpr std::uint64_t kProgressStride = 256;
+
+SendOpcode opcode_of(const BenchSettings& settings) {
+  switch (settings.verb) {
+    case BenchVerb::Send: return SendOpcode::Send;
+    case BenchVerb::Write: return SendOpcode::RdmaWrite;
+    case BenchVerb::Read: return SendOpcode::RdmaRead;
+    case BenchVerb::Atomic: break;
+  }
+  return settings.compare_and_swap ? SendOpcode::CompareAndSwap : SendOpcode::FetchAndAdd;
+}
+
+}  // namespace
+
+void BenchRun::Peak::add(Instant now, std::uint64_t completed) {
+  window_.emplace_back(now, completed);
+  while (window_.size() > 2 && completed - window_[1].second >= size_) window_.pop_front();
+  const auto& [since, before] = window_.front();
+  if (completed - before < size_ || now <= since) return;
+  best_ = std::max(best_, static_cast<double>(completed - before) * 1e9 / static_cast<double>((now - since).ns));
+}
+
+Result<std::unique_ptr<BenchRun>> BenchRun::create(ProgressEngine& engine, Device& device, BenchPairs& pairs,
+                                                   BenchControl& control, const BenchSettings& settings,
+                                                   StopQuestion stopped) {
+  std::unique_ptr<BenchRun> run(new BenchRun(engine, pairs, control, settings, std::move(stopped)));
+  auto memory = device.allocate_memory(2 * std::max<std::size_t>(settings.max_size(), 8));
+  if (!memory) return std::move(memory).error();
+  run->memory_ = std::move(*memory);
+  run->list_.resize(settings.post_list);
+  return run;
+}
+
+Result<void> BenchRun::prepare() {
+  const RemoteMemory ours = memory_.remote();
+  if (auto sent = control_.send({{"address", ours.address}, {"length", ours.length}, {"rkey", ours.rkey.value()}});
+      !sent)
+    return sent;
+  auto message = control_.receive();
+  if (!message) return std::move(message).error();
+  const auto address = number_of(*message, "address"), length = number_of(*message, "length"),
+             rkey = number_of(*message, "rkey");
+  if (!address || !length || !rkey || *length != ours.length)
+    return Error(ErrorCode::ProtocolError, "the other side lends other memory than was agreed");
+  const RemoteMemory theirs{*address, *length, Key{static_cast<std::uint32_t>(*rkey)}};
+  auto half = theirs.sub_range(*length / 2, *length / 2);
+  if (!half) return std::move(half).error();
+  remote_ = *half;
+  counts_.resize(settings_.pairs);
+  const bool receives = !settings_.client || settings_.bidirectional || settings_.is_latency();
+  if (!settings_.two_sided() || !receives) return {};
+  const auto arriving = memory_.local(memory_.size() / 2, settings_.max_size());
+  for (std::uint32_t i = 0; i < settings_.pairs; ++i)
+    for (std::uint32_t k = 0; k < settings_.receive_depth; ++k)
+      if (auto posted = pairs_.post_receive(i, arriving); !posted) return posted;
+  return {};
+}
+
+std::uint64_t BenchRun::completed() const {
+  std::uint64_t sum = 0;
+  for (const PairCount& one : counts_) sum += one.completed;
+  return sum;
+}
+std::uint64_t BenchRun::received() const {
+  std::uint64_t sum = 0;
+  for (const PairCount& one : counts_) sum += one.received;
+  return sum;
+}
+std::uint64_t BenchRun::posted() const {
+  std::uint64_t sum = 0;
+  for (const PairCount& one : counts_) sum += one.posted;
+  return sum;
+}
+
+void BenchRun::handle(const Completion& completion) {
+  const auto index = static_cast<std::uint32_t>(completion.id >> 1);
+  const bool is_receive = (completion.id & 1) != 0;
+  if (error_) return;
+  if (completion.status != CompletionStatus::Success) {
+    error_ = Error(to_error_code(completion.status),
+                   fmt::format("{} on queue pair {} of {}, {} bytes: {}", is_receive ? "receive" : settings_.name(),
+                               index + 1, settings_.pairs, size_, to_string(completion.status)),
+                   static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
+    return;
+  }
+  PairCount& count = counts_[index];
+  if (!is_receive) {
+    count.completed = std::min(count.completed + settings_.signal_every, count.posted);
+    return;
+  }
+  ++count.received;
+  if (completion.byte_count != size_)
+    error_ = Error(ErrorCode::ProtocolError,
+                   fmt::format("a message of {} bytes came, and {} were due", completion.byte_count, size_));
+  else if (auto posted = pairs_.post_receive(index, memory_.local(memory_.size() / 2, settings_.max_size())); !posted)
+    error_ = posted.error();
+}
+
+bool BenchRun::poll() {
+  return pairs_.poll([this](const Completion& completion) { handle(completion); });
+}
+
+Result<void> BenchRun::poll_until(const Question& done, Duration patience) {
+  Instant deadline = Instant::never();
+  std::uint32_t idle = 0;
+  while (!done()) {
+    const bool further = poll();
+    if (error_) return *error_;
+    if (further) {
+      idle = 0;
+      deadline = Instant::never();
+      continue;
+    }
+    if (settings_.events) {
+      pairs_.wait(engine_.now() + kGlance, [this](const Completion& completion) { handle(completion); });
+    } else if (++idle % kIdlePolls != 0) {
+      continue;
+    }
+    // The other end may be waiting for this very processor.
+    std::this_thread::yield();
+    if (stopped_()) return Error(ErrorCode::Cancelled, "interrupted");
+    if (auto heard = listen(); !heard) return heard;
+    const Instant now = engine_.now();
+    if (deadline.is_never()) deadline = now + patience;
+    if (now >= deadline && !done())
+      return Error(ErrorCode::TimedOut, fmt::format("nothing came for {} s", patience.ns / 1'000'000'000));
+  }
+  return {};
+}
+
+Result<void> BenchRun::listen() {
+  if (told_ || !control_.ready()) return {};
+  auto message = control_.receive();
+  if (!message) return std::move(message).error();
+  told_ = std::move(*message);
+  return {};
+}
+
+Result<nlohmann::json> BenchRun::wait_told(Duration patience) {
+  if (auto heard = poll_until([this] { return told_.has_value(); }, patience); !heard)
+    return std::move(heard).error();
+  nlohmann::json message = std::move(*told_);
+  told_.reset();
+  return message;
+}
+
+SendRequest BenchRun::request(std::uint32_t index) const {
+  SendRequest one;
+  one.id = BenchPairs::send_id(index);
+  one.opcode = opcode_of(settings_);
+  one.flags = SendFlags::None;
+  one.local = {&piece_, 1};
+  one.remote_address = remote_.address;
+  one.rkey = remote_.rkey;
+  one.swap_or_add = 1;
+  const bool outgoing = settings_.verb == BenchVerb::Send || settings_.verb == BenchVerb::Write;
+  if (outgoing && size_ <= settings_.inline_bytes) one.flags = one.flags | SendFlags::Inline;
+  return one;
+}
+
+// Every signal_every-th request completes, and the last.
+Result<void> BenchRun::post(std::uint32_t index, std::uint64_t count) {
+  PairCount& pair = counts_[index];
+  for (std::uint64_t i = 0; i < count; ++i) {
+    list_[i] = request(index);
+    const std::uint64_t number = ++pair.posted;
+    const bool completes = number % settings_.signal_every == 0 || number == limit();
+    if (completes) list_[i].flags = list_[i].flags | SendFlags::Signaled;
+  }
+  return pairs_.post_send(index, std::span(list_).first(count));
+}
+
+// Once the time is up, up to the next request that completes.
+Result<void> BenchRun::fill_queues(bool time_is_up) {
+  for (std::uint32_t i = 0; i < settings_.pairs; ++i) {
+    const PairCount& pair = counts_[i];
+    for (;;) {
+      std::uint64_t left = limit() - pair.posted;
+      if (time_is_up) left = (settings_.signal_every - pair.posted % settings_.signal_every) % settings_.signal_every;
+      const std::uint64_t count = std::min<std::uint64_t>(left, settings_.post_list);
+      if (count == 0 || pair.posted - pair.completed + count > settings_.send_depth) break;
+      if (auto done = post(i, count); !done) return done;
+    }
+  }
+  return {};
+}
+
+Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
+  Peak peak(std::uint64_t{settings_.send_depth} * settings_.pairs);
+  const Instant begun = engine_.now();
+  const Instant end = begun + time_limit();
+  Instant now = begun;
+  std::uint64_t done = 0, drawn = 0;
+  const auto all_posted = [&](bool time_is_up) {
+    return std::ranges::all_of(counts_, [&](const PairCount& pair) {
+      return time_is_up ? pair.posted % settings_.signal_every == 0 : pair.posted == limit();
+    });
+  };
+  for (;;) {
+    const bool time_is_up = now >= end;
+    if (auto filled = fill_queues(time_is_up); !filled) return filled;
+    if (all_posted(time_is_up) && done == posted()) break;
+    const std::uint64_t before = done;
+    if (auto moved = poll_until([&] { return completed() != before; }, settings_.patience); !moved) return moved;
+    now = engine_.now();
+    done = completed();
+    if (!settings_.no_peak) peak.add(now, done);
+    if (done - drawn >= kProgressStride) progress(size_, drawn = done);
+  }
+  traffic = {done, now - begun, 0};
+  if (!settings_.no_peak) traffic.peak = std::max(peak.best(), traffic.average());
+  return {};
+}
+
+// Message `number` of the other end, counted from 1.
+bool BenchRun::arrived(std::uint64_t number) const {
+  if (settings_.verb == BenchVerb::Send) return counts_.front().received >= number;
+  std::byte& last = memory_.data()[memory_.size() / 2 + size_ - 1];
+  return std::atomic_ref(last).load(std::memory_order_acquire) == static_cast<std::byte>(number);
+}
+
+// A WRITE's last byte tells the other end that all of it is there.
+Result<void> BenchRun::post_turn(std::uint64_t number) {
+  const auto room = [this] { return posted() - completed() < settings_.send_depth; };
+  if (auto waited = poll_until(room, settings_.patience); !waited) return waited;
+  if (settings_.verb == BenchVerb::Write) memory_.data()[size_ - 1] = static_cast<std::byte>(number);
+  return post(0, 1);
+}
+
+void BenchRun::note_time(BenchRow& row, Duration time) const {
+  row.times.add(time.ns);
+  ++row.messages;
+  if (settings_.keep_times && row.kept.size() < kMaxKeptTimes) row.kept.push_back(time.ns);
+}
+
+// The asking side: one operation, and what it waits for, at a time.
+Result<void> BenchRun::ask(const Progress& progress, BenchRow& row) {
+  const Instant begun = engine_.now();
+  const Instant end = begun + time_limit();
+  Instant now = begun;
+  for (std::uint64_t number = 1; number <= limit() && now < end; ++number) {
+    if (auto posted = post_turn(number); !posted) return posted;
+    const auto answered = [this, number] {
+      return settings_.ping_pong() ? arrived(number) : completed() >= number;
+    };
+    if (auto waited = poll_until(answered, settings_.patience); !waited) return waited;
+    const Instant then = std::exchange(now, engine_.now());
+    note_time(row, now - then);
+    if (number % kProgressStride == 0) progress(size_, number);
+  }
+  row.taken = now - begun;
+  return {};
+}
+
+// The answering side measures from answer to answer, until the other end says that it is through.
+Result<void> BenchRun::answer(const Progress& progress, BenchRow& row) {
+  Instant then{};
+  for (std::uint64_t number = 1;; ++number) {
+    const auto due = [this, number] { return arrived(number) || told_.has_value(); };
+    if (auto waited = poll_until(due, settings_.patience); !waited) return waited;
+    if (!arrived(number)) return {};
+    const Instant now = engine_.now();
+    if (auto posted = post_turn(number); !posted) return posted;
+    if (number > 1) {
+      note_time(row, now - then);
+      row.taken = row.taken + (now - then);
+    }
+    then = now;
+    if (number % kProgressStride == 0) progress(size_, number);
+  }
+}
+
+Result<void> BenchRun::meet(std::uint32_t size) {
+  size_ = size;
+  std::ranges::fill(counts_, PairCount{});
+  const bool fetches = settings_.verb == BenchVerb::Read || settings_.verb == BenchVerb::Atomic;
+  piece_ = memory_.local(0, size);
+  if (!fetches) std::ranges::fill(memory_.bytes().first(size), std::byte{0x5a});
+  memory_.data()[memory_.size() / 2 + size - 1] = std::byte{0};
+  if (auto sent = control_.send({{"size", size}}); !sent) return sent;
+  auto message = wait_told(settings_.patience);
+  if (!message) return std::move(message).error();
+  const auto theirs = number_of(*message, "size");
+  if (!theirs || *theirs != size) return Error(ErrorCode::ProtocolError, "the other side measures another size");
+  return {};
+}
+
+// Both tell what they moved. What was sent here has completed there, so it has arrived here, or is about to be found.
+Result<BenchTraffic> BenchRun::finish(const BenchTraffic& own) {
+  const auto all_done = [this] { return completed() == posted(); };
+  if (auto done = poll_until(all_done, settings_.patience); !done) return std::move(done).error();
+  const auto ns = static_cast<std::uint64_t>(own.taken.ns);
+  const auto peak = static_cast<std::uint64_t>(own.peak * 1000);
+  const bool waits_first = !settings_.active();
+  const nlohmann::json ours{{"messages", own.messages}, {"ns", ns}, {"peak_thousandths", peak}, {"posted", posted()}};
+  if (!waits_first)
+    if (auto sent = control_.send(ours); !sent) return std::move(sent).error();
+  auto message = wait_told(waits_first || settings_.bidirectional ? Duration::forever() : settings_.patience);
+  if (!message) return std::move(message).error();
+  const auto messages = number_of(*message, "messages"), taken = number_of(*message, "ns"),
+             theirs_peak = number_of(*message, "peak_thousandths"), sent = number_of(*message, "posted");
+  if (!messages || !taken || !theirs_peak || !sent)
+    return Error(ErrorCode::ProtocolError, "the other side tells no result");
+  if (settings_.two_sided()) {
+    const auto all_here = [&] { return received() >= *sent; };
+    if (auto done = poll_until(all_here, settings_.patience); !done) return std::move(done).error();
+    if (received() != *sent)
+      return Error(ErrorCode::ProtocolError, fmt::format("{} messages came of {}", received(), *sent));
+  }
+  if (waits_first)
+    if (auto told = control_.send(ours); !told) return std::move(told).error();
+  return BenchTraffic{*messages, Duration{static_cast<std::int64_t>(*taken)},
+                      static_cast<double>(*theirs_peak) / 1000};
+}
+
+Result<std::optional<BenchRow>> BenchRun::measure(std::uint32_t size, const Progress& progress) {
+  if (auto met = meet(size); !met) return std::move(met).error();
+  BenchRow row;
+  row.bytes = size;
+  BenchTraffic own;
+  Result<void> done;
+  if (!settings_.is_latency() && settings_.active()) done = stream(progress, own);
+  else if (settings_.is_latency() && settings_.client) done = ask(progress, row);
+  else if (settings_.ping_pong()) done = answer(progress, row);
+  if (!done) return std::move(done).error();
+  auto theirs = finish(own);
+  if (!theirs) return std::move(theirs).error();
+  if (settings_.is_latency())
+    return row.times.count() == 0 ? std::optional<BenchRow>() : std::optional<BenchRow>(std::move(row));
+  const BenchTraffic& first = settings_.active() ? own : *theirs;
+  row.messages = first.messages;
+  row.taken = first.taken;
+  row.average = own.average() + theirs->average();
+  row.peak = own.peak + theirs->peak;
+  return std::optional<BenchRow>(std::move(row));
+}
+
+}  // namespace verbena::tools

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plots as SVG, to stand inside an HTML page: its style sheet colours the classes s0, s1, ..., axis, grid.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace verbena::tools {
+
+struct PlotSeries {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // ascending x
+};
+
+struct Plot {
+  std::string title, x_name, y_name;
+  bool log_y = false;
+  std::vector<PlotSeries> series;
+};
+
+// Lines over a logarithmic x of powers of two, labelled as sizes in bytes. Points whose coordinate cannot be shown (x
+// or a logarithmic y not above 0) are left out.
+std::string svg_by_size(const Plot& plot);
+// Bars: `plot.series` holds one series of (upper edge, height), over a logarithmic x.
+std::string svg_histogram(const Plot& plot);
+
+// &, <, > and quotes as entities.
+std::string escape_markup(std::string_view text);
+
+}  // namespace verbena::tools
