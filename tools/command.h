@@ -28,6 +28,10 @@ void add_serve_command(CLI::App& program, int& status);
 void add_get_command(CLI::App& program, int& status);
 void add_put_command(CLI::App& program, int& status);
 void add_sim_command(CLI::App& program, int& status);
+void add_counters_command(CLI::App& program, int& status);
+void add_capture_command(CLI::App& program, int& status);
+void add_config_command(CLI::App& program, int& status);
+void add_doctor_command(CLI::App& program, int& status);
 
 struct DeviceFlags {
   std::string device;  // --device

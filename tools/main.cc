@@ -65,6 +65,10 @@ int main(int argc, char** argv) {
   add_get_command(program, status);
   add_put_command(program, status);
   add_sim_command(program, status);
+  add_counters_command(program, status);
+  add_capture_command(program, status);
+  add_config_command(program, status);
+  add_doctor_command(program, status);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

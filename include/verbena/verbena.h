@@ -20,5 +20,6 @@
 #include "verbena/connection/retry.h"
 #include "verbena/device/buffer_pool.h"
 #include "verbena/device/device.h"
+#include "verbena/device/environment.h"
 #include "verbena/device/registration_cache.h"
 #include "verbena/device/remote_memory.h"

@@ -37,7 +37,10 @@ std::vector<DeviceInfo> Device::list() {
   return all;
 }
 
-Result<Device> Device::open(const OpenOptions& options) {
+Result<Device> Device::open(const OpenOptions& given) {
+  OpenOptions options = given;
+  if (options.pcap_file.empty())
+    if (const auto file = environment_value("VERBENA_PCAP")) options.pcap_file = file_of_own(*file);
   std::optional<Error> first;
   for (const provider::Provider* provider : provider::providers()) {
     auto context = provider->open(options);
@@ -46,6 +49,11 @@ Result<Device> Device::open(const OpenOptions& options) {
       auto domain = device.create_protection_domain();
       if (!domain) return domain.error();
       device.state_->domain.emplace(std::move(*domain));
+      if (const auto folder = environment_value("VERBENA_COUNTERS")) {
+        auto file = CounterFile::create(*folder, device.state_->context());
+        if (!file) return std::move(file).error();
+        device.state_->counter_file = std::move(*file);
+      }
       return device;
     }
     if (!first || first->code() == ErrorCode::NotFound) first = context.error();

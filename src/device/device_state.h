@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "device/environment.h"
 #include "provider/provider.h"
 #include "verbena/device/protection_domain.h"
 
@@ -29,6 +30,10 @@ class DeviceState {
   };
   std::unique_ptr<provider::Context> context_;
   DropDomain drop_domain_{&domain};
+
+ public:
+  // With VERBENA_COUNTERS. Ends first: it reads what the context counted.
+  std::unique_ptr<CounterFile> counter_file;
 };
 
 }  // namespace verbena

@@ -51,6 +51,7 @@ class Device {
   // free address of the loopback network, 127.0.0.1, 127.0.0.2 ..., so that processes of one host meet without options.
   // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody else holds the RoCE port
   // there; the text says who), AddressNotAvailable, PermissionDenied, IoError.
+  // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});
   static Result<Device> open(std::string name_or_address);
 

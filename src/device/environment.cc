@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/environment.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "verbena/device/environment.h"
+
+namespace verbena {
+
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{250};
+// Of one process; devices never share a file.
+std::atomic<unsigned> files_given{0};
+
+}  // namespace
+
+std::optional<std::string> environment_value(const char* name) {
+  const char* text = ::secure_getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return text;
+}
+
+std::vector<EnvironmentVariable> environment() {
+  std::vector<EnvironmentVariable> all{
+      {"VERBENA_COUNTERS", "folder where each open device keeps a file of what it counted (device-PID-NUMBER)",
+       "none", {}},
+      {"VERBENA_PCAP",
+       "capture file of every device opened without one; -PID-NUMBER goes before its extension",
+       "none", {}},
+  };
+  for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
+  return all;
+}
+
+std::string file_of_own(const std::string& name) {
+  const std::string own = "-" + std::to_string(::getpid()) + "-";
+  const std::size_t slash = name.rfind('/');
+  std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash + 2) || dot == 0) dot = name.size();
+  for (;;) {
+    // An earlier process of this number may have left its files.
+    std::string candidate = name.substr(0, dot) + own + std::to_string(++files_given) + name.substr(dot);
+    if (::access(candidate.c_str(), F_OK) != 0) return candidate;
+  }
+}
+
+class CounterFile::Writer {
+ public:
+  Writer(std::string path, provider::Context& context) : path_(std::move(path)), context_(context) {}
+  ~Writer() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+    (void)write(false);
+  }
+
+  void start() { thread_ = std::thread([this] { run(); }); }
+
+  Result<void> write(bool open) {
+    const DeviceInfo& info = context_.info();
+    std::string text =
+        "device " + info.name + "\naddress " + info.address.to_string() + "\nopen " + (open ? "yes\n" : "no\n");
+    for (const NamedCounter& one : context_.counters()) text += one.name + " " + std::to_string(one.value) + "\n";
+    if (text == written_) return {};
+    const std::string draft = path_ + ".new";
+    const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return Error::from_errno(errno, "write counters to " + draft);
+    const bool complete = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const int number = complete ? 0 : errno;
+    ::close(fd);
+    if (!complete || ::rename(draft.c_str(), path_.c_str()) != 0)
+      return Error::from_errno(complete ? errno : number, "write counters to " + path_);
+    written_ = std::move(text);
+    return {};
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kInterval, [this] { return stop_; })) (void)write(true);
+  }
+
+  const std::string path_;
+  provider::Context& context_;
+  std::string written_;  // of the thread, while it runs
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+CounterFile::CounterFile(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
+CounterFile::~CounterFile() = default;
+
+Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& folder, provider::Context& context) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error::from_errno(errno, "make the folder of VERBENA_COUNTERS, " + folder);
+  auto writer = std::make_unique<Writer>(file_of_own(folder + "/device"), context);
+  if (auto written = writer->write(true); !written) return std::move(written).error();
+  writer->start();
+  return std::unique_ptr<CounterFile>(new CounterFile(std::move(writer)));
+}
+
+}  // namespace verbena

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verbena counters, capture, config and doctor: looking at programs and at the machine from outside."""
+
+import json
+import os
+import struct
+import subprocess
+
+from command import PATIENCE, Server, check, main, say, unshare, wait_until
+
+
+def run(setting, *words, status=0, **environment):
+    done = subprocess.run(setting.command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={**os.environ, **environment}, timeout=PATIENCE, check=False)
+    check(done.returncode == status, f"{words}: {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def is_capture(path):
+    with open(path, "rb") as file:
+        return struct.unpack("<I", file.read(4))[0] == 0x0a0d0d0a
+
+
+def counters_of_a_command_are_shown_at_its_end(setting):
+    server = Server(setting, "ping", "-s")
+    ping = setting.command("ping", server.address, "-c", "20", "-i", "0")
+    output, errors = run(setting, "counters", "--", *ping)
+    check("20 done, 0 failed" in output and "rcvd_pkts" in errors and "closed" in errors, output + errors)
+    check("rcvd_pkts" not in output, output)
+    check(" 0\n" not in errors and " 0\n" in run(setting, "counters", "-z", "--", *ping)[1], errors)
+    output, _ = run(setting, "counters", "--json", "--", *ping, "-q")
+    one, = json.loads(output[output.index("[\n"):])
+    check(one["counters"]["rcvd_pkts"] >= 20 and not one["open"] and one["address"].startswith("127."), one)
+    server.stop()
+    check(run(setting, "counters", "--", "sh", "-c", "exit 7", status=1)[1].count("opened no device") == 1, "no device")
+    run(setting, "counters", "--", "/no/such/program", status=1)
+    say(f"{len(one['counters'])} counters, {one['counters']['rcvd_pkts']} packets")
+
+
+def a_running_program_can_be_watched(setting):
+    folder = setting.path("counters")
+    server = Server(setting, "ping", "-s", prefix=["env", f"VERBENA_COUNTERS={folder}"])
+    setting.run("ping", server.address, "-c", "50", "-i", "0", "-q")
+
+    def present():
+        return json.loads(run(setting, "counters", "--json", "--folder", folder)[0])
+
+    wait_until(lambda: present()[0]["counters"]["rcvd_pkts"] >= 50, "the counters are there")
+    one, = present()
+    check(one["pid"] == server.process.pid and one["open"] and one["program"] == "verbena", one)
+    check(present() == json.loads(run(setting, "counters", "--json", VERBENA_COUNTERS=folder)[0]), "the variable")
+    check(os.stat(folder).st_mode & 0o777 == 0o700, "rights of the folder")
+    check(all(os.stat(os.path.join(folder, name)).st_mode & 0o777 == 0o600 for name in os.listdir(folder)), "rights")
+    watch = setting.start("counters", "--watch", "--interval", "0.1", "--folder", folder, stdout=subprocess.PIPE)
+    seen = b""
+    while b"/s\n" not in seen:
+        seen += watch.stdout.readline()
+    watch.terminate()
+    watch.wait(PATIENCE)
+    watch.stdout.close()
+    # One that is killed says nothing more, and is known to be gone.
+    server.process.kill()
+    server.process.wait(PATIENCE)
+    one, = present()
+    check(not one["open"] and one["counters"]["rcvd_pkts"] >= 50, one)
+    for name, text in (("device-1-1", b"\xff\x1b[2J nonsense\nx y\n"), ("device-x-1", b"a 1\n"), ("other", b"")):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(text)
+    os.symlink("/etc/passwd", os.path.join(folder, "device-3-3"))
+    output, _ = run(setting, "counters", "--folder", folder)
+    check("\x1b" not in output and "root:" not in output, repr(output))
+    _, errors = run(setting, "counters", "--folder", setting.path("none"), status=1)
+    check("VERBENA_COUNTERS=" in errors, errors)
+    run(setting, "counters", status=2, VERBENA_COUNTERS="")
+    run(setting, "counters", "--folder", "x", "--", "true", status=2)
+    say("live, with rates, after a kill, and with strange files beside it")
+
+
+def a_program_is_captured_from_outside(setting):
+    server = Server(setting, "ping", "-s")
+    ping = setting.command("ping", server.address, "-c", "3", "-i", "0")
+    file = setting.path("wire.pcapng")
+    output, errors = run(setting, "capture", "-w", file, "--", *ping)
+    check("3 done" in output and file in errors and is_capture(file), output + errors)
+    size = os.path.getsize(file)
+    # Two at once: neither writes over the other.
+    both = " & ".join([" ".join(ping)] * 2) + " & wait"
+    two = setting.path("two.pcapng")
+    _, errors = run(setting, "capture", "-w", two, "--", "sh", "-c", both)
+    names = sorted(name for name in os.listdir(setting.folder) if name.startswith("two-"))
+    check(len(names) == 2 and all(is_capture(setting.path(name)) and name in errors for name in names), errors)
+    # A file of its own goes before the variable.
+    own = setting.path("own.pcapng")
+    _, errors = run(setting, "capture", "-w", setting.path("x.pcapng"), "--", *ping, "--pcap", own, status=1)
+    check(is_capture(own) and "nothing was captured" in errors, errors)
+    check(os.path.getsize(file) == size, "a capture was written over")
+    run(setting, "capture", "-w", file, "--", "sh", "-c", " ".join(ping) + "; exit 5", status=5)
+    run(setting, "capture", "-w", file, "--", "sh", "-c", " ".join(ping) + "; kill -9 $$", status=137)
+    run(setting, "capture", "-w", file, status=2)
+    run(setting, "capture", "--", "true", status=2)
+    _, errors = run(setting, "capture", "-w", setting.path("no", "x"), "--", "true", status=1)
+    check("-w" in errors, errors)
+    run(setting, "ping", server.address, status=1, VERBENA_PCAP=setting.path("no", "x.pcapng"))
+    run(setting, "ping", server.address, status=1, VERBENA_COUNTERS=setting.path("no", "folder"))
+    server.stop()
+    say(f"{size} bytes; two at once: {', '.join(names)}")
+
+
+def variables_are_told(setting):
+    output, _ = run(setting, "config", "--json", VERBENA_PCAP="/tmp/x\x1b.pcapng", VERBENA_COUNTERS="")
+    told = json.loads(output)
+    by_name = {one["name"]: one for one in told["variables"]}
+    check(sorted(by_name) == ["VERBENA_COUNTERS", "VERBENA_PCAP"] and not told["unknown"], output)
+    check(by_name["VERBENA_PCAP"]["from"] == "environment" and "\\x1b" in by_name["VERBENA_PCAP"]["value"], output)
+    check(by_name["VERBENA_COUNTERS"]["from"] == "default" and by_name["VERBENA_COUNTERS"]["value"] is None, output)
+    check(all(one["meaning"] and one["default"] for one in by_name.values()), output)
+    output, _ = run(setting, "config", VERBENA_PCAP="here.pcapng")
+    check("VERBENA_PCAP = here.pcapng" in output and "the environment" in output, output)
+    output, errors = run(setting, "config", status=1, VERBENA_PCAPS="x")
+    check("VERBENA_PCAPS" in errors, errors)
+    say("two variables, and one that is misspelt")
+
+
+def the_machine_is_examined(setting):
+    output, _ = run(setting, "doctor", "--json")
+    told = json.loads(output)
+    subjects = {one["subject"] for one in told["findings"]}
+    check({"devices", "opening", "Soft-RoCE", "socket buffers", "GSO/GRO", "clock", "memlock", "huge pages",
+           "environment"} <= subjects and told["ok"], output)
+    check(all((one["health"] == "good") != bool(one["what_to_do"]) for one in told["findings"]), output)
+    text, _ = run(setting, "doctor")
+    check(len(text.splitlines()) >= len(told["findings"]), text)
+    output, _ = run(setting, "doctor", "--json", status=1, VERBENA_PCPA="x")
+    check("VERBENA_PCPA" in output and not json.loads(output)["ok"], output)
+    _, errors = run(setting, "doctor", "more", status=2)
+    check("more" in errors, errors)
+    # Without an address there is no device.
+    done = subprocess.run([*unshare("-Urn"), *setting.command("doctor", "--json")], stdout=subprocess.PIPE, check=False,
+                          timeout=PATIENCE)
+    wrong = [one["subject"] for one in json.loads(done.stdout)["findings"] if one["health"] == "wrong"]
+    check(done.returncode == 1 and "devices" in wrong, done.stdout)
+    say(f"{len(told['findings'])} findings; in an empty network wrong: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main(counters_of_a_command_are_shown_at_its_end, a_running_program_can_be_watched,
+         a_program_is_captured_from_outside, variables_are_told, the_machine_is_examined)

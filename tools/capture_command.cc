@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// verbena capture: what a program's devices put on the wire, into a file for Wireshark.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <set>
+
+#include "tools/child.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/safe_path.h"
+#include "tools/say.h"
+
+namespace verbena::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CaptureOptions {
+  std::string file;
+  std::vector<std::string> words;
+};
+
+// Files of devices stand beside `file`: its name with -PID-NUMBER before the extension.
+std::set<fs::path> device_files(const fs::path& file) {
+  std::set<fs::path> found;
+  const std::string stem = file.stem().string() + "-", extension = file.extension().string();
+  std::error_code error;
+  for (fs::directory_iterator at(file.parent_path(), error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.size() <= stem.size() + extension.size() || name.substr(0, stem.size()) != stem ||
+        name.substr(name.size() - extension.size()) != extension)
+      continue;
+    const std::string middle = name.substr(stem.size(), name.size() - stem.size() - extension.size());
+    if (middle.find_first_not_of("0123456789-") == std::string::npos) found.insert(at->path());
+  }
+  return found;
+}
+
+int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs::path>& before, int status) {
+  std::vector<fs::path> made;
+  for (const fs::path& one : device_files(file))
+    if (!before.contains(one)) made.push_back(one);
+  if (made.empty())
+    return report_failure("capture", options.words.front() + " opened no device of Verbena's, so nothing was captured",
+                          "A set-user-ID program ignores VERBENA_PCAP; a program with --pcap has its own file.");
+  if (made.size() == 1) {
+    std::error_code error;
+    fs::rename(made.front(), file, error);
+    if (!error) made.front() = file;
+  }
+  for (const fs::path& one : made) {
+    std::error_code error;
+    say(stderr, "verbena capture: {}, {} bytes\n", printable(one.string()), fs::file_size(one, error));
+  }
+  return status;
+}
+
+int run_capture(const CaptureOptions& options) {
+  if (options.words.empty()) return report_usage("capture", "CMD is missing: verbena capture -w FILE -- CMD");
+  const fs::path file = absolute_path(options.file);
+  std::error_code error;
+  if (!fs::is_directory(file.parent_path(), error) || fs::is_directory(file, error))
+    return report_failure("capture", options.file + " cannot be a file: the folder must be there, and it none itself",
+                          "Name a file for -w in a folder that is there and that this user may write to.");
+  const auto before = device_files(file);
+  const auto status = run_child(options.words, "VERBENA_PCAP", file.string(), [] {});
+  if (!status) return report_error("capture", status.error(), "Check the spelling of the program after `--`.");
+  return tell(options, file, before, *status);
+}
+
+}  // namespace
+
+void add_capture_command(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand(
+      "capture", "Run a program and write every packet of its devices to a file, for Wireshark.\n"
+                 "  verbena capture -w wire.pcapng -- ./a.out\n"
+                 "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is one "
+                 "alone, it is FILE. The exit status is the program's.");
+  auto options = std::make_shared<CaptureOptions>();
+  command->add_option("-w,--write", options->file, "The capture file, in pcapng")->required()->type_name("FILE");
+  command->add_option("CMD", options->words, "The program and its arguments, after `--`");
+  command->callback([options, &status] { status = run_capture(*options); });
+}
+
+}  // namespace verbena::tools

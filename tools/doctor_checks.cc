@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor_checks.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tools/environment.h"
+#include "tools/safe_path.h"
+#include "tools/tree.h"
+#include "verbena/verbena.h"
+
+namespace verbena::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the software device asks of each socket.
+constexpr std::uint64_t kWantedBufferBytes = 8u << 20;
+constexpr std::uint32_t kWantedInterfaceMtu = 4200;  // 4096 of payload and every header
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return printable(line);
+}
+
+void examine_devices(std::vector<Finding>& findings) {
+  const auto devices = Device::list();
+  const auto usable = std::ranges::count_if(devices, &DeviceInfo::usable);
+  if (usable == 0)
+    findings.push_back({"devices", Health::Wrong, fmt::format("none of {} devices is usable", devices.size()),
+                        "Do what the findings about addresses say; `verbena devices` lists them."});
+  else
+    findings.push_back({"devices", Health::Good, fmt::format("{} of {} are usable", usable, devices.size()), ""});
+  for (const DeviceInfo& info : devices) {
+    const std::string name = fmt::format("{} ({})", printable(info.name), info.address.to_string());
+    if (info.usable) {
+      findings.push_back({"address", Health::Good, name + ": " + printable(info.reason), ""});
+    } else {
+      // Another device may do; that none does is a finding of its own.
+      findings.push_back({"address", Health::Advice, name + ": " + printable(info.reason),
+                          "Bring the interface up, end the program that holds the port, or use another device."});
+    }
+    if (!info.usable || info.interface_mtu >= kWantedInterfaceMtu) continue;
+    findings.push_back({"MTU", Health::Advice,
+                        fmt::format("{}: MTU {} carries {} bytes of payload per packet, and 4096 are possible", name,
+                                    info.interface_mtu, info.active_mtu),
+                        fmt::format("Where the whole network takes jumbo frames: ip link set dev {} mtu {}",
+                                    printable(info.interface_name), kWantedInterfaceMtu)});
+  }
+}
+
+Finding examine_opening() {
+  auto device = Device::open();
+  if (device)
+    return {"opening", Health::Good, "the default device opens, at " + device->address().to_string(), ""};
+  return {"opening", Health::Wrong, "the default device does not open: " + printable(device.error().to_string()),
+          "The text names who or what is in the way."};
+}
+
+Finding examine_segmentation() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open())
+    return {"GSO/GRO", Health::Wrong, std::string("no UDP socket: ") + std::strerror(errno),
+            "Allow this user more descriptors (`ulimit -n`), or leave the sandbox."};
+  const int bytes = 1024, on = 1;
+  const bool gso = ::setsockopt(socket.get(), IPPROTO_UDP, UDP_SEGMENT, &bytes, sizeof bytes) == 0;
+  const bool gro = ::setsockopt(socket.get(), IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
+  if (gso && gro) return {"GSO/GRO", Health::Good, "the kernel sends and receives trains of packets at once", ""};
+  return {"GSO/GRO", Health::Advice,
+          fmt::format("the kernel {} UDP_SEGMENT and {} UDP_GRO; every packet costs a system call's work",
+                      gso ? "has" : "lacks", gro ? "has" : "lacks"),
+          "A kernel of 5.0 or later has both."};
+}
+
+Finding examine_locked_memory() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  const std::string most =
+      limit.rlim_cur == RLIM_INFINITY ? "any amount" : fmt::format("{} kB", std::uint64_t{limit.rlim_cur} >> 10);
+  return {"memlock", Health::Good,
+          "memory that may be locked: " + most + "; the software device locks none, NICs lock what is registered", ""};
+}
+
+Finding examine_environment() {
+  const auto unknown = unknown_variables();
+  if (unknown.empty()) return {"environment", Health::Good, "no VERBENA_ variable that nothing looks at", ""};
+  return {"environment", Health::Wrong, unknown.front() + " is set, and nothing looks at it",
+          "Check its spelling; `verbena config` lists them all."};
+}
+
+}  // namespace
+
+Finding examine_socket_buffers(const std::string& proc) {
+  const std::string path = proc + "/sys/net/core/rmem_max";
+  std::uint64_t bytes = 0;
+  if (std::ifstream file(path); !(file >> bytes))
+    return {"socket buffers", Health::Advice, path + " cannot be read, so that their size is unknown",
+            "Look at `verbena devices -v`, which tells what a device got."};
+  if (bytes >= kWantedBufferBytes)
+    return {"socket buffers", Health::Good, fmt::format("a socket may have {} kB", bytes >> 10), ""};
+  return {"socket buffers", Health::Advice,
+          fmt::format("a socket may have {} kB and wants {} kB; bursts beyond are lost and sent again", bytes >> 10,
+                      kWantedBufferBytes >> 10),
+          fmt::format("As root: sysctl -w net.core.rmem_max={}", kWantedBufferBytes)};
+}
+
+Finding examine_soft_roce(const std::string& sys) {
+  std::error_code error;
+  if (!fs::exists(sys + "/module/rdma_rxe", error))
+    return {"Soft-RoCE", Health::Good, "the kernel's rxe is not loaded, so it holds no port", ""};
+  std::string names;
+  for (fs::directory_iterator at(sys + "/class/infiniband", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    // Devices of hardware have a PCI device behind them.
+    if (!fs::exists(at->path() / "device", error)) names += (names.empty() ? "" : ", ") + printable(name);
+  }
+  if (names.empty())
+    return {"Soft-RoCE", Health::Advice, "the kernel's rxe is loaded and may hold UDP port 4791 on every address",
+            "Where addresses are held by the kernel, as root: modprobe -r rdma_rxe"};
+  return {"Soft-RoCE", Health::Wrong, "the kernel's rxe holds UDP port 4791 on every address, for " + names,
+          "As root: rdma link delete " + names.substr(0, names.find(',')) + "; or modprobe -r rdma_rxe"};
+}
+
+Finding examine_clock(const std::string& sys) {
+  const std::string source = first_line(sys + "/devices/system/clocksource/clocksource0/current_clocksource");
+  const bool slow = source == "hpet" || source == "acpi_pm" || source == "jiffies" || source == "xen";
+  if (source.empty())
+    return {"clock", Health::Advice, "the clock source is unknown", "Look at /sys/devices/system/clocksource."};
+  if (!slow) return {"clock", Health::Good, "clock source " + source, ""};
+  return {"clock", Health::Advice, "clock source " + source + ": each look at the time is a slow system call",
+          "Where the processor's own clock is sound, boot with clocksource=tsc."};
+}
+
+Finding examine_huge_pages(const std::string& proc, const std::string& sys) {
+  std::ifstream file(proc + "/meminfo");
+  std::string total = "unknown";
+  for (std::string line; std::getline(file, line);)
+    if (std::istringstream words(line); line.rfind("HugePages_Total:", 0) == 0) words >> total >> total;
+  const std::string mode = first_line(sys + "/kernel/mm/transparent_hugepage/enabled");
+  return {"huge pages", Health::Good,
+          fmt::format("reserved: {}; transparent: {}; the software device needs none", printable(total),
+                      mode.empty() ? "unknown" : mode),
+          ""};
+}
+
+std::vector<Finding> examine(const std::string& proc, const std::string& sys) {
+  std::vector<Finding> findings;
+  examine_devices(findings);
+  findings.push_back(examine_opening());
+  findings.push_back(examine_soft_roce(sys));
+  findings.push_back(examine_socket_buffers(proc));
+  findings.push_back(examine_segmentation());
+  findings.push_back(examine_clock(sys));
+  findings.push_back(examine_locked_memory());
+  findings.push_back(examine_huge_pages(proc, sys));
+  findings.push_back(examine_environment());
+  return findings;
+}
+
+}  // namespace verbena::tools
