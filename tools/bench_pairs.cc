@@ -66,7 +66,7 @@ QueuePairCapabilities BenchPairs::capabilities() const {
 
 ReliabilityOptions BenchPairs::reliability() const {
   ReliabilityOptions options;
-  options.timeout = settings_.timeout_code;
+  options.timeout = static_cast<std::uint8_t>(settings_.timeout_code);
   options.max_dest_rd_atomic = device_.info().max_rd_atomic;
   options.max_rd_atomic =
       settings_.outstanding == 0 ? options.max_dest_rd_atomic : static_cast<std::uint8_t>(settings_.outstanding);

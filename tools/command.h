@@ -32,6 +32,8 @@ void add_counters_command(CLI::App& program, int& status);
 void add_capture_command(CLI::App& program, int& status);
 void add_config_command(CLI::App& program, int& status);
 void add_doctor_command(CLI::App& program, int& status);
+// They look at all of `program`, which outlives them.
+void add_completion_commands(CLI::App& program, int& status, const std::string& version);
 
 struct DeviceFlags {
   std::string device;  // --device

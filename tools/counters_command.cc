@@ -187,7 +187,7 @@ int look_at(const CountersOptions& options, const std::string& folder) {
   else print_table(options, all, {}, 0, stdout);
   if (!all.empty()) return kExitOk;
   return report_failure("counters", "no program has left counters in " + folder,
-                        "Start programs with VERBENA_COUNTERS=" + folder + ", or run one as `verbena counters -- CMD`.");
+                        "Start programs with VERBENA_COUNTERS=" + folder + ", or run `verbena counters -- CMD`.");
 }
 
 int run_counters(const CountersOptions& options) {
@@ -207,7 +207,7 @@ int run_counters(const CountersOptions& options) {
 void add_counters_command(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "counters", "Show what the devices of other programs counted; names as in the kernel's hw_counters.\n"
-                  "  verbena counters --watch -- ./a.out                         runs it; its counters on standard error\n"
+                  "  verbena counters --watch -- ./a.out                         runs it; counters on standard error\n"
                   "  VERBENA_COUNTERS=$XDG_RUNTIME_DIR/verbena ./a.out           a program that is to be looked at\n"
                   "  verbena counters --watch --folder $XDG_RUNTIME_DIR/verbena  while it runs\n"
                   "With CMD the exit status is the program's.");

@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   add_capture_command(program, status);
   add_config_command(program, status);
   add_doctor_command(program, status);
+  add_completion_commands(program, status, VERBENA_VERSION);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,8 +8,8 @@ import sys
 from command import PATIENCE, Server, check, main, say, unshare, write_file
 
 COMMANDS = ["devices", "ping", "pingpong", "rping", "bench", "serve", "get", "put", "sim", "counters", "capture",
-            "config", "doctor"]
-WITHOUT_DEVICE = ["sim", "counters", "capture", "config", "doctor"]
+            "config", "doctor", "completion", "manual"]
+WITHOUT_DEVICE = ["sim", "counters", "capture", "config", "doctor", "completion", "manual"]
 
 
 def every_command_explains_itself(setting):
