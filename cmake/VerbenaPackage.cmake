@@ -58,11 +58,10 @@ install(FILES ${made}/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig C
 
 if(TARGET verbena_command)
   install(TARGETS verbena_command DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT utils)
-  # Beside the tools, where there are any: manual pages, and what bash asks to complete a command.
-  file(GLOB manuals CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/man/*.1)
-  file(GLOB completions CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/completion/*)
-  install(FILES ${manuals} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT utils)
-  install(FILES ${completions} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT utils)
+  # Manual pages, and what bash asks to complete a command: made with the tools, by the command itself.
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/tools/generated/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT utils)
+  install(FILES ${CMAKE_BINARY_DIR}/tools/generated/completions/verbena
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT utils)
 endif()
 
 # ---- Debian packages: cpack -G DEB.
