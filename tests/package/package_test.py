@@ -11,8 +11,8 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Types of the public API, and its functions outside of types; never a layer's names.
-PUBLIC_SYMBOL = re.compile(r"verbena::([A-Z]|detail::|(abort_on_bad_result_access|connect_with_retry|environment|to_errno|"
-                           r"to_error_code|to_string)\()")
+PUBLIC_SYMBOL = re.compile(r"verbena::([A-Z]|detail::|(abort_on_bad_result_access|connect_with_retry|environment"
+                           r"|to_errno|to_error_code|to_string)\()")
 
 
 def check(condition, text):
