@@ -113,7 +113,7 @@ struct Child {
 // pass by value what may go before it does; a lambda's captures are not arguments.
 // An exception that leaves it goes to its awaiter. Destroying a task that is suspended destroys what stands in its
 // frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says.
-// Awaited once, by another Task. Threads: the engine's.
+// Awaited once, by another Task. Lifetime: the engine outlives it. Threads: the engine's.
 template <class T = void>
 class [[nodiscard]] Task {
  public:

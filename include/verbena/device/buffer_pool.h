@@ -31,7 +31,7 @@ struct BufferPoolOptions {
 // A registered buffer of a pool; empty after it was moved from or released. It goes back by itself, from any thread.
 //
 // It may not go back while a request names it: keep it until the operation is done.
-// Lifetime: it may outlive its pool, not the device.
+// Lifetime: it may outlive its pool, not the device. Threads: one at a time; going back from any.
 class Buffer {
  public:
   Buffer() = default;

@@ -24,7 +24,7 @@ struct RegistrationCacheOptions {
 };
 
 // Use of a registered range; empty after it was moved from. While it is there, the registration stays.
-// Lifetime: it may outlive its cache, not the device.
+// Lifetime: it may outlive its cache, not the device. Threads: one at a time; any.
 class Registration {
  public:
   Registration() = default;
