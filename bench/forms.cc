@@ -64,6 +64,7 @@ class Forms {
     std::array<bool, kDepth> counted{};
     while (finished < count) {
       engine_.run_once();
+      const ProgressEngine::Gathered together(engine_);
       for (std::size_t i = 0; i < operations.size(); ++i) {
         Operation& o = operations[i];
         if (!o.done() || counted[i]) continue;

@@ -14,6 +14,22 @@ namespace {
 constexpr std::uint32_t kShardEntries = 4096;
 constexpr int kBatchesPerQueue = 8;  // one busy queue does not starve the others
 
+class GatheredPosts {
+ public:
+  GatheredPosts(EngineState& engine, bool on) : engine_(engine), on_(on) {
+    if (on_) engine_.gather_posts(true);
+  }
+  ~GatheredPosts() {
+    if (on_) engine_.gather_posts(false);
+  }
+  GatheredPosts(const GatheredPosts&) = delete;
+  GatheredPosts& operator=(const GatheredPosts&) = delete;
+
+ private:
+  EngineState& engine_;
+  const bool on_;
+};
+
 }  // namespace
 
 AttachedDevice::AttachedDevice(Device& attached) : device_(&attached), state_(attached.state()) {}
@@ -135,10 +151,14 @@ void EngineState::break_shard(AttachedDevice& device, provider::CqId cq) {
 bool EngineState::drain(CompletionShard& shard) {
   bool any = false;
   for (int batches = 0; shard.broken || batches < kBatchesPerQueue; ++batches) {
-    while (batch_next_ < batch_end_) {
-      any = true;
-      const Completion completion = batch_[batch_next_++];
-      dispatch(completion);
+    {
+      // What several callbacks, or tasks, post leaves together.
+      const GatheredPosts gathered(*this, batch_end_ - batch_next_ > 1);
+      while (batch_next_ < batch_end_) {
+        any = true;
+        const Completion completion = batch_[batch_next_++];
+        dispatch(completion);
+      }
     }
     batch_next_ = 0;
     batch_end_ = shard.ops->poll(batch_);
@@ -177,7 +197,9 @@ bool EngineState::run_once() {
 
 bool EngineState::resume_due() {
   const bool expired = !resumptions_.next_due().is_never() && resumptions_.expire(now());
-  return (has_ready() && resumptions_.run()) || expired;
+  if (!has_ready()) return expired;
+  const GatheredPosts gathered(*this, resumptions_.has_several_ready());
+  return resumptions_.run() || expired;
 }
 
 void EngineState::spawn(Task<void> task) {

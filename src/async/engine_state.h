@@ -86,6 +86,10 @@ class EngineState {
   AttachedDevice* find(Device* device);
 
   bool run_once();
+  // Of all devices; see provider::Context.
+  void gather_posts(bool on) {
+    for (const auto& device : devices_) device->context().gather_posts(on);
+  }
   void wait(Instant until);
   void wake();
   int fd() const { return epoll_fd_; }

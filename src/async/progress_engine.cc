@@ -27,4 +27,9 @@ bool ProgressEngine::prepare_wait() { return state_->prepare_wait(); }
 Instant ProgressEngine::now() const { return state_->now(); }
 Device& ProgressEngine::device() { return state_->first().device(); }
 
+ProgressEngine::Gathered::Gathered(ProgressEngine& engine) : state_(engine.state()) {
+  state_.gather_posts(true);
+}
+ProgressEngine::Gathered::~Gathered() { state_.gather_posts(false); }
+
 }  // namespace verbena

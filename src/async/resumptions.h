@@ -11,6 +11,7 @@ namespace verbena::detail {
 class Resumptions {
  public:
   bool has_ready() const { return !ready_.empty(); }
+  bool has_several_ready() const { return ready_.has_several(); }
   // When the next timer is due.
   Instant next_due() const { return timers_.empty() ? Instant::never() : timers_.front()->at_; }
 

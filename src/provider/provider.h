@@ -187,6 +187,9 @@ class Context {
   // ---- Progress.
   // Drives the device inline: packets in, packets out. True when anything happened. Cheap when there is nothing.
   virtual bool progress() = 0;
+  // While on, what this thread posts may wait for off, or for whatever drives the device before that, and then leaves
+  // together. One thread at a time has it on, once or several times over; posts of others leave as ever.
+  virtual void gather_posts(bool on) = 0;
   // Oldest event, if any.
   virtual std::optional<Event> poll_event() = 0;
   // Readable while events may be waiting in poll_event(). Fits any event loop. -1 where there is none (simulator).

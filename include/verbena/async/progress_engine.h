@@ -82,6 +82,24 @@ class ProgressEngine {
   // Makes the present or next wait() return. Any thread, and signal handlers.
   void wake();
 
+  // Until its end, what this thread starts may wait for that, or for run_once(), and then leaves together: many small
+  // operations in few system calls. Callbacks and tasks that run one after the other are gathered anyway.
+  //
+  //   const ProgressEngine::Gathered together(engine);
+  //   for (Operation& o : operations) connection.write(o, local, remote);
+  //
+  // Lifetime: the engine outlives it. Threads: the engine's.
+  class [[nodiscard]] Gathered {
+   public:
+    explicit Gathered(ProgressEngine& engine);
+    ~Gathered();
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+   private:
+    EngineState& state_;
+  };
+
   // ---- For programs with an event loop of their own: when run_once() finds nothing, call prepare_wait(); if that
   // says true, wait for fd() to become readable, then call run_once() until it finds nothing. One descriptor covers
   // devices, deadlines, wake(), and operations and tasks begun meanwhile. -1 in virtual time.

@@ -76,6 +76,7 @@ class ResumptionList {
   ResumptionList& operator=(const ResumptionList&) = delete;
 
   bool empty() const { return head_.next_ == &head_; }
+  bool has_several() const { return head_.next_ != head_.previous_; }
   Resumption& first() { return *head_.next_; }
   // Moves it here from wherever it is.
   void push_back(Resumption& r) {

@@ -197,6 +197,17 @@ void HostDevice::finish_command() {
 
 void HostDevice::kick(core::QueuePair& queues) {
   nic_.ring_doorbell(queues);
+  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+  drive_while_rung();
+}
+
+void HostDevice::gather_kicks(bool on) {
+  if (on) {
+    if (gather_depth_++ == 0) gatherer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    return;
+  }
+  if (gather_depth_ == 0 || --gather_depth_ != 0) return;  // attached to its engine only since
+  gatherer_.store({}, std::memory_order_relaxed);
   drive_while_rung();
 }
 

@@ -56,6 +56,8 @@ class HostDevice final : private DatagramSink {
   }
   // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
   void kick(core::QueuePair& queues);
+  // While on, the kicks of this thread only ring; off sends what they rang for, in as few trains as it fits.
+  void gather_kicks(bool on);
   // Drives the device once: receive, timers, transmit. True when anything happened.
   bool progress();
   // Oldest event, if any.
@@ -128,6 +130,8 @@ class HostDevice final : private DatagramSink {
   Instant turn_;  // the clock, read once per turn
 
   std::mutex owner_;
+  std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
+  int gather_depth_ = 0;                     // that thread's
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
   // Who sleeps on the port: the threads in wait_event(), and the service thread. Each side empties its own descriptor

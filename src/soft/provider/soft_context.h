@@ -63,6 +63,7 @@ class SoftContext final : public provider::Context {
       provider::ConnectionId connection) const override;
 
   bool progress() override { return device_->progress(); }
+  void gather_posts(bool on) override { device_->gather_kicks(on); }
   std::optional<provider::Event> poll_event() override;
   int event_fd() const override { return device_->event_fd(); }
   Instant now() const override { return device_->now(); }

@@ -67,6 +67,28 @@ TEST(HostDevice, sends_single_datagrams_once_the_port_has_lost_its_segmentation)
   EXPECT_EQ(longest, 1u);
 }
 
+// What one thread gathers leaves in one train; what others post meanwhile leaves as ever, and takes it along.
+TEST(HostDevice, gathers_what_a_thread_posts) {
+  std::uint32_t longest = 0;
+  HostDevice::Options options;
+  options.service_thread = false;
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::make_unique<DeafPort>(longest, 64),
+                    std::move(options));
+  test::End end(device);
+  end.connect(end, 1024);
+  device.gather_kicks(true);
+  for (int i = 0; i < 3; ++i) end.post(SendOpcode::RdmaWrite, end, 0, 8, 0);
+  EXPECT_EQ(longest, 0u);
+  device.gather_kicks(false);
+  EXPECT_EQ(longest, 3u);
+  longest = 0;
+  device.gather_kicks(true);
+  std::thread other([&] { end.post(SendOpcode::RdmaWrite, end, 0, 8, 0); });
+  other.join();
+  EXPECT_GE(longest, 1u);
+  device.gather_kicks(false);
+}
+
 // What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
 TEST(HostDevice, serves_a_long_read_in_turns) {
   loopback::Hub hub;
