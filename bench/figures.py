@@ -20,7 +20,8 @@ class Row:
     unit: str
     figure: str  # key in FIGURES
     against: str | None = None  # key in FIGURES
-    goal: str | None = None  # "<= 1.5" or ">= 0.85": of the ratio; "<= against + 0.3": of the value, in its unit
+    goal: str | None = None  # "<= 1.5" or ">= 0.85": of the ratio, or of the value where there is no against;
+    #                         "<= against + 0.3": of the value, in its unit
 
 
 def goal_met(goal, pairs):
@@ -32,15 +33,21 @@ def goal_met(goal, pairs):
     return {"<=": operator.le, ">=": operator.ge}[m[1]](statistics.median(sides), float(m[3]))
 
 
-def verbena(op, test, size, iterations, mtu=4096, depth=16, transport="udp"):
+def verbena(op, test, size, iterations, mtu=4096, depth=16, transport="udp", name=None):
+    """`name`: of the bandwidth's further figures."""
     def run(lab):
         program = lab.program("bench_verbena")
         options = ["--transport", transport, "--op", op, "--test", test, "--size", str(size),
                    "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
         text = lab.pair([program, "server", *options, "--cpu", FAR],
                         [program, "client", *options, "--cpu", NEAR, "--name", "figure"])
-        return metric(text, "figure.p50" if test == "latency" else "figure")
+        return metric(text, "figure.p50" if test == "latency" else name or "figure")
     return run
+
+
+def rate(run, bytes_each):
+    """Millions of them a second, of a figure in GB/s."""
+    return lambda lab: run(lab) * 1e3 / bytes_each
 
 
 def form(name):
@@ -67,11 +74,15 @@ def ping_pong(protocol):
     return run
 
 
-def ceiling(payload):
+def capacity(name):
+    return lambda lab: metric(lab.run([lab.program("bench_capacity")]), name)
+
+
+def ceiling(payload, frames=("copy", "gather")):
     """The better of copying into the frame and gathering by iovec: which one wins depends on the packet size."""
     def run(lab):
         program, found = lab.program("bench_udp_ceiling"), []
-        for frame in ("copy", "gather"):
+        for frame in frames:
             options = ["--payload", str(payload), "--frame", frame, "--duration-ms", "300", "--rcvbuf", str(RCVBUF)]
             found.append(metric(lab.pair([program, "server", *options, "--cpu", FAR],
                                          [program, "client", *options, "--cpu", NEAR]), "ceiling"))
@@ -96,7 +107,8 @@ def iperf3(clamped):
 
 
 def ucx(test, size, iterations):
-    """UCX over tcp: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s)."""
+    """UCX over tcp: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s), of small
+    messages the rate in M/s."""
     def run(lab):
         program = lab.installed("ucx_perftest")
         env = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF),
@@ -108,6 +120,8 @@ def ucx(test, size, iterations):
         for line in text.splitlines():
             fields = line.removeprefix("Final:").split()
             if len(fields) >= 8 and all(re.fullmatch(r"[\d.]+", f) for f in fields):
+                if test.endswith("_bw") and size == 8:
+                    return float(fields[-1]) / 1e6
                 return float(fields[1]) * 2 if size == 8 else float(fields[5]) * MIB / 1e9
         raise Missing("ucx_perftest printed no final line")
     return run
@@ -125,8 +139,16 @@ FIGURES = {
     "memcpy-1MiB": limit("memcpy", "memcpy.1MiB"),
     "udp-send-8B": verbena("send", "latency", 8, 50000),
     "udp-write-8B": verbena("write", "latency", 8, 50000),
+    "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=64), 8),
+    "udp-send-1MiB": verbena("send", "bandwidth", MIB, 2000),
     "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
+    "udp-write-1MiB-1KiB": verbena("write", "bandwidth", MIB, 1500, mtu=1024),
+    "udp-write-1MiB-calls": verbena("write", "bandwidth", MIB, 500, name="figure.system_calls"),
     "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
+    "udp-read-1MiB-1KiB": verbena("read", "bandwidth", MIB, 1500, mtu=1024),
+    "connections": capacity("connections"),
+    "idle-cpu": capacity("idle_cpu"),
+    "bare-packet-rate": rate(ceiling(24, ("raw",)), 24),  # SEND of 8 bytes: 12 header, 8 payload, 4 CRC
     "form-polled": form("polled"),
     "form-callback": form("callback"),
     "form-awaited": form("awaited"),
@@ -138,6 +160,8 @@ FIGURES = {
     "iperf3-tcp-autotuned": iperf3(clamped=False),
     "ucx-tcp-tag": ucx("tag_lat", 8, 30000),
     "ucx-tcp-put": ucx("ucp_put_lat", 8, 15000),
+    "ucx-tcp-tag-rate": ucx("tag_bw", 8, 300000),
+    "ucx-tcp-tag-bw": ucx("tag_bw", MIB, 1500),
     "ucx-tcp-put-bw": ucx("ucp_put_bw", MIB, 1500),
     "ucx-tcp-get-bw": ucx("ucp_get", MIB, 800),
 }
@@ -145,11 +169,23 @@ FIGURES = {
 
 def _rows():
     for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
-        for peer in ("bare-udp-pingpong", "busy-tcp-pingpong", ucx_peer):
-            yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", peer)
-    for op, ucx_peer in (("write", "ucx-tcp-put-bw"), ("read", "ucx-tcp-get-bw")):
-        for peer in ("framed-ceiling-4KiB", "iperf3-tcp", "iperf3-tcp-autotuned", ucx_peer):
-            yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", peer)
+        yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")
+        for peer in ("busy-tcp-pingpong", ucx_peer):
+            yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", peer, "<= 1")
+    for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
+        yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", "framed-ceiling-4KiB", goal)
+        yield Row(f"udp.{op}.1MiB.mtu1024.bandwidth", "GB/s", f"udp-{op}-1MiB-1KiB", "framed-ceiling-1KiB", goal)
+    for peer in ("iperf3-tcp", "ucx-tcp-put-bw"):
+        yield Row("udp.write.1MiB.bandwidth", "GB/s", "udp-write-1MiB", peer, ">= 1")
+    yield Row("udp.write.1MiB.bandwidth", "GB/s", "udp-write-1MiB", "iperf3-tcp-autotuned")
+    for peer in ("iperf3-tcp", "iperf3-tcp-autotuned", "ucx-tcp-get-bw"):
+        yield Row("udp.read.1MiB.bandwidth", "GB/s", "udp-read-1MiB", peer)
+    yield Row("udp.send.1MiB.bandwidth", "GB/s", "udp-send-1MiB", "ucx-tcp-tag-bw", ">= 1")
+    yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "bare-packet-rate", ">= 0.8")
+    yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "ucx-tcp-tag-rate", ">= 1")
+    yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
+    yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
+    yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")
     for name in ("callback", "awaited"):
         yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
     # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.

@@ -142,7 +142,7 @@ class End {
   }
 
  private:
-  static constexpr std::size_t kReceives = 64;
+  static constexpr std::size_t kReceives = 128;
   static constexpr std::size_t kSends =
       16;  // a SEND may still await its acknowledgement when the answer is here
 
@@ -156,7 +156,7 @@ class End {
   ConnectionOptions connection_options() const {
     ConnectionOptions c;
     c.queues.max_send_requests = std::max(options_.depth, 64u);
-    c.queues.max_receive_requests = 128;
+    c.queues.max_receive_requests = kReceives;
     c.path_mtu = options_.mtu;
     c.keep_alive = Duration{0};
     return c;
@@ -184,6 +184,15 @@ class End {
       connection_->write(op, source_.local(), remote_, fits_inline ? SendFlags::Inline : SendFlags::None);
     else
       connection_->send(op, source_.local(), fits_inline ? SendFlags::Inline : SendFlags::None);
+  }
+
+  // Sends, and receives that found something.
+  double system_calls() const {
+    double calls = 0;
+    for (const NamedCounter& counter : device_.counters())
+      if (counter.name == "udp_send_calls" || counter.name == "udp_received_trains")
+        calls += static_cast<double>(counter.value);
+    return calls;
   }
 
   bool ended() const { return connection_->closed(); }
@@ -254,6 +263,8 @@ class End {
     const double seconds = static_cast<double>((engine_.now() - begin).ns) / 1e9;
     const double bytes = static_cast<double>(total - warm_up) * options_.size;
     std::printf("%s\t%.4f\tGB/s\n", options_.name.c_str(), bytes / seconds / 1e9);
+    const double calls = system_calls() / (static_cast<double>(total) * options_.size / (1 << 20));
+    std::printf("%s.system_calls\t%.2f\tcalls/MiB\n", options_.name.c_str(), calls);
   }
 
   const Options options_;
