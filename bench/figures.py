@@ -6,7 +6,7 @@ import socket
 import statistics
 from dataclasses import dataclass
 
-from lab import Missing, metric, metrics
+from lab import VETH_FAR, VETH_NEAR, Missing, metric, metrics
 
 MIB = 1 << 20
 # Linux doubles what is asked for, and what comes out is the default of net.core.rmem_default: 212,992 bytes.
@@ -33,14 +33,20 @@ def goal_met(goal, pairs):
     return {"<=": operator.le, ">=": operator.ge}[m[1]](statistics.median(sides), float(m[3]))
 
 
-def verbena(op, test, size, iterations, mtu=4096, depth=16, transport="udp", name=None):
+def hosts(lab, path):
+    """How to enter the client's and the server's host, and their addresses; of loopback any will do."""
+    return (*lab.veth(), VETH_NEAR, VETH_FAR) if path == "veth" else ([], [], "", "")
+
+
+def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None):
     """`name`: of the bandwidth's further figures."""
     def run(lab):
+        near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
-        options = ["--transport", transport, "--op", op, "--test", test, "--size", str(size),
+        options = ["--transport", "udp", "--op", op, "--test", test, "--size", str(size),
                    "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
-        text = lab.pair([program, "server", *options, "--cpu", FAR],
-                        [program, "client", *options, "--cpu", NEAR, "--name", "figure"])
+        text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
+                        [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else name or "figure")
     return run
 
@@ -64,13 +70,14 @@ def limit(part, name):
     return lambda lab: metric(lab.run([lab.program("bench_limits"), part]), name)
 
 
-def ping_pong(protocol):
+def ping_pong(protocol, path="lo"):
     def run(lab):
+        near, far, _, there = hosts(lab, path)
         program = lab.program("bench_net_pp")
         options = ["--proto", protocol, "--wait", "busy", "--size", "8", "--iterations", "50000",
                    "--rcvbuf", str(RCVBUF)]
-        return metric(lab.pair([program, "server", *options, "--cpu", FAR],
-                               [program, "client", *options, "--cpu", NEAR, "--name", "rtt"]), "rtt.p50")
+        server = [*far, program, "server", *options, "--cpu", FAR, *(["--bind", there] if there else [])]
+        return metric(lab.pair(server, [*near, program, "client", *options, "--cpu", NEAR, "--name", "rtt"]), "rtt.p50")
     return run
 
 
@@ -78,14 +85,15 @@ def capacity(name):
     return lambda lab: metric(lab.run([lab.program("bench_capacity")]), name)
 
 
-def ceiling(payload, frames=("copy", "gather")):
+def ceiling(payload, frames=("copy", "gather"), path="lo"):
     """The better of copying into the frame and gathering by iovec: which one wins depends on the packet size."""
     def run(lab):
+        near, far, _, there = hosts(lab, path)
         program, found = lab.program("bench_udp_ceiling"), []
         for frame in frames:
             options = ["--payload", str(payload), "--frame", frame, "--duration-ms", "300", "--rcvbuf", str(RCVBUF)]
-            found.append(metric(lab.pair([program, "server", *options, "--cpu", FAR],
-                                         [program, "client", *options, "--cpu", NEAR]), "ceiling"))
+            server = [*far, program, "server", *options, "--cpu", FAR, *(["--bind", there] if there else [])]
+            found.append(metric(lab.pair(server, [*near, program, "client", *options, "--cpu", NEAR]), "ceiling"))
         return max(found)
     return run
 
@@ -146,6 +154,13 @@ FIGURES = {
     "udp-write-1MiB-calls": verbena("write", "bandwidth", MIB, 500, name="figure.system_calls"),
     "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
     "udp-read-1MiB-1KiB": verbena("read", "bandwidth", MIB, 1500, mtu=1024),
+    "veth-send-8B": verbena("send", "latency", 8, 50000, path="veth"),
+    "veth-write-8B": verbena("write", "latency", 8, 50000, path="veth"),
+    "veth-write-1MiB": verbena("write", "bandwidth", MIB, 2000, path="veth"),
+    "veth-read-1MiB": verbena("read", "bandwidth", MIB, 2000, path="veth"),
+    "veth-udp-pingpong": ping_pong("udp", "veth"),
+    "veth-tcp-pingpong": ping_pong("tcp", "veth"),
+    "veth-ceiling": ceiling(4096, path="veth"),
     "connections": capacity("connections"),
     "idle-cpu": capacity("idle_cpu"),
     "bare-packet-rate": rate(ceiling(24, ("raw",)), 24),  # SEND of 8 bytes: 12 header, 8 payload, 4 CRC
@@ -183,6 +198,11 @@ def _rows():
     yield Row("udp.send.1MiB.bandwidth", "GB/s", "udp-send-1MiB", "ucx-tcp-tag-bw", ">= 1")
     yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "bare-packet-rate", ">= 0.8")
     yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "ucx-tcp-tag-rate", ">= 1")
+    for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
+        yield Row(f"veth.{op}.1MiB.bandwidth", "GB/s", f"veth-{op}-1MiB", "veth-ceiling", goal)
+    for op in ("send", "write"):
+        yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-udp-pingpong", "<= 1.3")
+        yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-tcp-pingpong", "<= 1")
     yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
     yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
     yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")

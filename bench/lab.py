@@ -9,6 +9,24 @@ import tempfile
 import time
 
 TIMEOUT_S = 60
+VETH_NEAR, VETH_FAR = "10.80.0.1", "10.80.0.2"
+# Says "up" and the process that holds the far host, and stays until its input ends. Neighbours are told, not asked for.
+VETH_SET_UP = f"""
+set -e
+folder=$(mktemp -d); mkfifo $folder/wait
+unshare -n sh -c "ip link set lo up; exec cat <$folder/wait >/dev/null" & far=$!
+exec 9>$folder/wait; rm -r $folder
+ip link set lo up
+for i in 1 2 3 4 5 6 7 8 9 10; do
+  [ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/$far/ns/net)" ] || break
+  sleep 0.05
+done
+ip link add va mtu 9000 type veth peer name vb mtu 9000 netns $far
+ip addr add {VETH_NEAR}/24 dev va; ip link set va up
+nsenter -t $far -n sh -c "ip addr add {VETH_FAR}/24 dev vb; ip link set vb up"
+echo up $far
+exec cat >/dev/null
+"""
 QUIET_CPU = 0.15  # what others may use of the CPUs during a measurement, in CPUs
 QUIET_BUDGET_S = 60  # spent on waiting and repeating at most, over all rounds
 
@@ -32,15 +50,17 @@ class Lab:
         self._binaries = binaries.resolve()
         self._budget_s = QUIET_BUDGET_S
         self._namespace = None
+        self._veth = None
         self.disturbed = 0
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self._namespace:
-            self._namespace.stdin.close()  # its cat ends, and the namespace with it
-            self._namespace.wait()
+        for holder in (self._namespace, self._veth):
+            if holder:
+                holder.stdin.close()  # its cat ends, and the namespaces with it
+                holder.wait()
 
     def program(self, name):
         path = self._binaries / name
@@ -67,6 +87,19 @@ class Lab:
         if not self._namespace_up:
             raise Missing("no network namespace may be made here")
         return ["nsenter", "-t", str(self._namespace.pid), "-U", "-n", "--preserve-credentials", "--"]
+
+    def veth(self):
+        """Command prefixes that enter two hosts joined by a veth pair, VETH_NEAR and VETH_FAR."""
+        if self._veth is None:
+            for tool in ("unshare", "nsenter", "ip"):
+                self.installed(tool)
+            self._veth = subprocess.Popen(["unshare", "-Urn", "sh", "-c", VETH_SET_UP], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self._veth_far = self._veth.stdout.readline().removeprefix("up ").strip()
+        if not self._veth_far:
+            raise Missing("no pair of network namespaces may be made here")
+        return [["nsenter", "-t", str(pid), "-U", "-n", "--preserve-credentials", "--"]
+                for pid in (self._veth.pid, self._veth_far)]
 
     def run(self, command):
         try:

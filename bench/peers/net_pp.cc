@@ -3,7 +3,8 @@
 //   bench_net_pp server [options]                        prints where it listens and leaves after the last
 //   round bench_net_pp client --connect ADDRESS:PORT [options]
 // Options, the same on both sides: --proto udp|tcp  --wait busy|block  --size BYTES  --iterations N
-//   --rcvbuf BYTES (as given to SO_RCVBUF)  --cpu N; the client also takes --name METRIC.
+//   --rcvbuf BYTES (as given to SO_RCVBUF)  --cpu N; the server takes --bind ADDRESS; the client
+//   also takes --name METRIC.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -29,7 +30,7 @@ class Channel {
     if (fd_ < 0) peer::die("socket");
     peer::set_receive_buffer(fd_, options.number("rcvbuf", 0));
     if (server) {
-      accept_client();
+      accept_client(peer::Endpoint::parse(options.text("bind", "127.0.0.1") + ":0"));
     } else {
       const peer::Endpoint to = peer::Endpoint::parse(options.text("connect", "127.0.0.1:0"));
       if (connect(fd_, to.address(), to.length) != 0) peer::die("connect");
@@ -60,8 +61,7 @@ class Channel {
   }
 
  private:
-  void accept_client() {
-    const peer::Endpoint any = peer::Endpoint::parse("127.0.0.1:0");
+  void accept_client(const peer::Endpoint& any) {
     if (bind(fd_, any.address(), any.length) != 0) peer::die("bind");
     if (!datagram_ && listen(fd_, 1) != 0) peer::die("listen");
     peer::report_ready(peer::Endpoint::bound(fd_).text());
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   const std::string role = argc > 1 ? argv[1] : "";
   if (role != "server" && role != "client") peer::usage("bench_net_pp server|client [--option value]...");
   const peer::Options options(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
-                              {"proto", "wait", "size", "iterations", "rcvbuf", "cpu", "connect", "name"});
+                              {"proto", "wait", "size", "iterations", "rcvbuf", "cpu", "connect", "bind", "name"});
   const bool server = role == "server";
   peer::settle_on(options.integer("cpu", server ? peer::kFarCpu : peer::kNearCpu));
   const std::size_t iterations = options.number("iterations", 30000);

@@ -10,6 +10,7 @@
 //           gather    the same on the wire, header, payload and CRC handed to the kernel as an iovec
 //   --window BYTES    payload on its way at most   --train BYTES   payload of one send call at most
 //   --rcvbuf BYTES    as given to SO_RCVBUF        --cpu N         --name METRIC (server)
+//   --bind ADDRESS (server)
 // The receiver grants credit (payload bytes taken so far) on the same socket.
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -59,7 +60,8 @@ struct Settings {
         duration_ns(o.number("duration-ms", 300) * peer::kMillisecond_ns),
         rcvbuf(o.number("rcvbuf", 0)),
         name(o.text("name", "ceiling")),
-        connect(o.text("connect", "127.0.0.1:0")) {
+        connect(o.text("connect", "127.0.0.1:0")),
+        bind(o.text("bind", "127.0.0.1")) {
     if (payload == 0 || payload + kHeadBytes + kTailBytes > 65000) peer::usage("--payload is out of range");
   }
   [[nodiscard]] std::size_t wire() const {
@@ -74,6 +76,7 @@ struct Settings {
   std::size_t rcvbuf;
   std::string name;
   std::string connect;
+  std::string bind;  // address of the server
 };
 
 int udp_socket(std::size_t rcvbuf) {
@@ -86,7 +89,7 @@ int udp_socket(std::size_t rcvbuf) {
 class Receiver {
  public:
   explicit Receiver(const Settings& settings) : s_(settings), fd_(udp_socket(s_.rcvbuf)) {
-    const peer::Endpoint any = peer::Endpoint::parse("127.0.0.1:0");
+    const peer::Endpoint any = peer::Endpoint::parse(s_.bind + ":0");
     if (bind(fd_, any.address(), any.length) != 0) peer::die("bind");
     peer::set_option(fd_, IPPROTO_UDP, UDP_GRO, 1, "UDP_GRO");
     peer::report_ready(peer::Endpoint::bound(fd_).text());
@@ -298,7 +301,7 @@ int main(int argc, char** argv) {
     peer::usage("bench_udp_ceiling server|client [--option value]...");
   const peer::Options options(
       std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
-      {"payload", "frame", "window", "train", "duration-ms", "rcvbuf", "cpu", "name", "connect"});
+      {"payload", "frame", "window", "train", "duration-ms", "rcvbuf", "cpu", "name", "connect", "bind"});
   const Settings settings(options);
   const bool server = role == "server";
   peer::settle_on(options.integer("cpu", server ? peer::kFarCpu : peer::kNearCpu));
