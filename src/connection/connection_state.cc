@@ -13,6 +13,15 @@ namespace verbena {
 
 using Phase = ConnectionPhase;
 
+namespace {
+
+// Between requests that the peer took for stale: it ends what it holds of an earlier one of this queue pair, and for
+// that it may have to hear from us.
+constexpr Duration kFirstPause = Duration::milliseconds(10);
+constexpr Duration kLongestPause = Duration::seconds(1);
+
+}  // namespace
+
 Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine,
                                                                   const ConnectionOptions& options) {
   AttachedDevice* const device = engine.find(options.device);
@@ -98,6 +107,7 @@ Result<void> ConnectionState::request(const Gid& remote, std::span<const std::by
   p.traffic_class = options_.traffic_class;
   p.flow_label = options_.flow_label;
   unreachable_ = mtu_refused_ = false;
+  stale_.reset();
   phase_ = Phase::Connecting;
   auto id = context().connect(p, private_data);
   if (!id) {
@@ -135,10 +145,11 @@ Result<void> ConnectionState::find_peer(const std::string& address, std::size_t 
 Task<Result<void>> ConnectionState::connect_to(std::string address, std::vector<std::byte> private_data) {
   if (auto ok = find_peer(address, private_data.size()); !ok) co_return ok;
   const Instant deadline = engine_.now() + options_.connect_timeout;
+  Duration pause = kFirstPause;
   for (;;) {
     if (auto ok = request(remote_, private_data); !ok) co_return ok;
     bool in_time = true;
-    while (in_time && phase_ == Phase::Connecting && !unreachable_ && !mtu_refused_)
+    while (in_time && phase_ == Phase::Connecting && !unreachable_ && !mtu_refused_ && !stale_)
       in_time = co_await changed_.wait(deadline);
     if (was_established_) co_return {};
     if (phase_ != Phase::Connecting) co_return *error_;
@@ -148,7 +159,13 @@ Task<Result<void>> ConnectionState::connect_to(std::string address, std::vector<
       continue;
     }
     if (unreachable_ && engine_.now() < deadline) continue;
-    give_up(timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
+    if (stale_ && engine_.now() + pause < deadline) {
+      co_await detail::Sleep(engine_, engine_.now() + pause);
+      if (phase_ != Phase::Connecting) co_return *error_;
+      pause = std::min(pause * 2, kLongestPause);
+      continue;
+    }
+    give_up(stale_ ? *stale_ : timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
     co_return *error_;
   }
 }
@@ -268,6 +285,10 @@ void ConnectionState::on_rejected(const provider::Event& event) {
   constexpr std::uint32_t kSmallestMtu = 256;
   mtu_refused_ = event.reason == kRejectInvalidMtu && asked_mtu_ > kSmallestMtu;
   if (mtu_refused_) return;
+  if (event.reason == kRejectStale && !passive_) {
+    stale_ = rejection_error(peer_.to_string(), event.reason, {});
+    return;
+  }
   private_data_ = event.private_data;
   give_up(rejection_error(peer_.to_string(), event.reason, event.private_data));
 }

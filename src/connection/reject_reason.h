@@ -12,6 +12,8 @@ namespace verbena {
 
 // REQ named a path MTU that the device there does not take.
 inline constexpr int kRejectInvalidMtu = 26;
+// The peer still held a connection, or a request, of the queue pair that asked; it ends that.
+inline constexpr int kRejectStale = 10;
 
 // "no such service", "consumer reject".
 std::string reject_reason_text(int reason);

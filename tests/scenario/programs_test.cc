@@ -143,5 +143,42 @@ TEST(Programs, a_deadline_by_when_any_comes_at_its_virtual_time) {
   EXPECT_LT(took, Duration::seconds(8));
 }
 
+// A listener whose program takes its time.
+Task<void> accept_late(VirtualWorld::Host& host, std::size_t clients, Duration pause) {
+  auto listener = Listener::create(host.engine(), {.port = 7471});
+  std::vector<Connection> accepted;
+  while (accepted.size() < clients) {
+    auto request = co_await listener->async_request();
+    co_await host.engine().sleep(pause);
+    auto client = request->accept();  // fails where the peer has given up
+    if (!client) continue;
+    auto ok = co_await client->async_established(Duration::seconds(60));
+    if (ok) accepted.push_back(std::move(*client));
+  }
+  co_await host.engine().sleep(Duration::seconds(200));
+}
+
+void connect_late(std::uint64_t seed, double loss, Duration pause) {
+  VirtualWorld world(seed, {.loss = loss});
+  VirtualWorld::Host& server = world.add_host();
+  VirtualWorld::Host& client = world.add_host();
+  server.engine().spawn(accept_late(server, 3, pause));
+  const auto connect = [](VirtualWorld::Host& host) {
+    ConnectionOptions options;
+    options.connect_timeout = Duration::seconds(600);
+    return Connection::async_connect(host.engine(), "10.0.0.1:7471", options);
+  };
+  const auto [a, b, c] = client.engine().run(when_all(connect(client), connect(client), connect(client)));
+  for (const auto* end : {&a, &b, &c})
+    EXPECT_TRUE(*end) << "seed " << seed << ", " << pause.ns << " ns late: " << end->error().to_string();
+}
+
+// Whoever gives up, and asks anew while the listener still holds the first request, is no stranger for that.
+TEST(Programs, a_listener_that_answers_late_is_connected_to_at_last) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed)
+    for (const int seconds : {1, 30, 35})
+      connect_late(seed, static_cast<double>(seed % 4) * 0.15, Duration::seconds(seconds));
+}
+
 }  // namespace
 }  // namespace verbena
