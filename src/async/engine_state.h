@@ -121,6 +121,7 @@ class EngineState {
 
   template <class Predicate>
   bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
+    const KeepWaited kept(*this);
     while (!done()) {
       if (run_once()) continue;
       if (!deadline.is_never() && now() >= deadline) return done();
@@ -174,6 +175,20 @@ class EngineState {
    private:
     bool& held_;
     const bool before_;
+  };
+  // Inside a loop that waits for fd(): what this run began to look for, and did not find, is that loop's again.
+  class KeepWaited {
+   public:
+    explicit KeepWaited(EngineState& engine) : engine_(engine), waited_for_(engine.prepared_) {}
+    ~KeepWaited() {
+      if (waited_for_ && !engine_.prepared_) engine_.wake();
+    }
+    KeepWaited(const KeepWaited&) = delete;
+    KeepWaited& operator=(const KeepWaited&) = delete;
+
+   private:
+    EngineState& engine_;
+    const bool waited_for_;
   };
   static void begin(detail::Resumption& spawned);
   static void finish(detail::Resumption& spawned);

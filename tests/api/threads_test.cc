@@ -166,6 +166,33 @@ TEST(Threads, one_descriptor_carries_an_engine_through_a_foreign_loop) {
   test::expect_error(never.result(), ErrorCode::DeadlineExceeded);
 }
 
+// What waits in a handler of the loop takes the events that the descriptor would have shown.
+TEST(Threads, a_wait_inside_a_foreign_loop_leaves_the_descriptor_as_good_as_it_was) {
+  test::Pair pair;
+  pair.server_options.keep_alive = {};  // nothing else wakes
+  Connection near = pair.connect({.keep_alive = {}});
+  std::vector<std::uint64_t> here{0}, there{0};
+  MemoryRegion near_cell = must(pair.client.register_memory(here));
+  MemoryRegion far_cell = must(pair.server.register_memory(there));
+  Operation message = near.receive(Segments{});
+  do {
+    while (pair.engine.run_once()) {
+    }
+  } while (!pair.engine.prepare_wait());
+  must(near.fetch_and_add(far_cell.remote(), 1).wait());
+  must(pair.far_end().fetch_and_add(near_cell.remote(), 1).wait());
+  Operation sent = pair.far_end().send(Segments{});
+  while (!message.done() || !sent.done()) {
+    pollfd poll_fd{pair.engine.fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&poll_fd, 1, 10'000), 1);
+    do {
+      while (pair.engine.run_once()) {
+      }
+    } while (!pair.engine.prepare_wait());
+  }
+  must(message.result());
+}
+
 TEST(Threads, queue_pairs_of_one_device_are_posted_to_and_polled_from_any_thread) {
   constexpr std::uint64_t kEach = 200;
   Device a = must(Device::open()), b = must(Device::open());
