@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbena/device/device.h"
 
+#include <cstdio>
+
 #include "device/device_state.h"
 
 namespace verbena {
@@ -37,10 +39,19 @@ std::vector<DeviceInfo> Device::list() {
   return all;
 }
 
-Result<Device> Device::open(const OpenOptions& given) {
-  OpenOptions options = given;
-  if (options.pcap_file.empty())
-    if (const auto file = environment_value("VERBENA_PCAP")) options.pcap_file = file_of_own(*file);
+Result<Device> Device::open(const OpenOptions& options) {
+  const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
+  if (!wanted) return open_as_told(options);
+  const auto file = file_of_own(*wanted);
+  if (!file) return file.error();
+  OpenOptions told = options;
+  told.pcap_file = *file;
+  auto device = open_as_told(told);
+  if (!device) static_cast<void>(std::remove(file->c_str()));
+  return device;
+}
+
+Result<Device> Device::open_as_told(const OpenOptions& options) {
   std::optional<Error> first;
   for (const provider::Provider* provider : provider::providers()) {
     auto context = provider->open(options);

@@ -44,15 +44,24 @@ std::vector<EnvironmentVariable> environment() {
   return all;
 }
 
-std::string file_of_own(const std::string& name) {
+Result<std::string> file_of_own(const std::string& name) {
   const std::string own = "-" + std::to_string(::getpid()) + "-";
   const std::size_t slash = name.rfind('/');
   std::size_t dot = name.rfind('.');
   if (dot == std::string::npos || (slash != std::string::npos && dot < slash + 2) || dot == 0) dot = name.size();
   for (;;) {
-    // An earlier process of this number may have left its files.
     std::string candidate = name.substr(0, dot) + own + std::to_string(++files_given) + name.substr(dot);
-    if (::access(candidate.c_str(), F_OK) != 0) return candidate;
+    const int fd = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+      ::close(fd);
+      return candidate;
+    }
+    // An earlier process of this number, or one of another container, may have its files there.
+    if (errno == EEXIST) continue;
+    const Error error = Error::from_errno(errno, "make the file " + candidate);
+    // NotFound is said of devices alone.
+    if (error.code() != ErrorCode::NotFound) return error;
+    return Error(ErrorCode::IoError, error.context(), error.native(), error.domain());
   }
 }
 
@@ -78,10 +87,13 @@ class CounterFile::Writer {
     for (const NamedCounter& one : context_.counters()) text += one.name + " " + std::to_string(one.value) + "\n";
     if (text == written_) return {};
     const std::string draft = path_ + ".new";
-    const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    // Whatever stands there, a pipe or somebody's file, is not written to.
+    if (::unlink(draft.c_str()) != 0 && errno != ENOENT) return Error::from_errno(errno, "remove " + draft);
+    const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return Error::from_errno(errno, "write counters to " + draft);
-    const bool complete = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    const int number = complete ? 0 : errno;
+    const ssize_t put = ::write(fd, text.data(), text.size());
+    const bool complete = put == static_cast<ssize_t>(text.size());
+    const int number = put < 0 ? errno : ENOSPC;
     ::close(fd);
     if (!complete || ::rename(draft.c_str(), path_.c_str()) != 0)
       return Error::from_errno(complete ? errno : number, "write counters to " + path_);
@@ -110,7 +122,9 @@ CounterFile::~CounterFile() = default;
 Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& folder, provider::Context& context) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return Error::from_errno(errno, "make the folder of VERBENA_COUNTERS, " + folder);
-  auto writer = std::make_unique<Writer>(file_of_own(folder + "/device"), context);
+  auto file = file_of_own(folder + "/device");
+  if (!file) return std::move(file).error();
+  auto writer = std::make_unique<Writer>(std::move(*file), context);
   if (auto written = writer->write(true); !written) return std::move(written).error();
   writer->start();
   return std::unique_ptr<CounterFile>(new CounterFile(std::move(writer)));

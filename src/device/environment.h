@@ -14,8 +14,8 @@ namespace verbena {
 std::optional<std::string> environment_value(const char* name);
 
 // With the process id and a number that no other device of this process gets before the extension:
-// "wire.pcapng" -> "wire-4711-1.pcapng".
-std::string file_of_own(const std::string& name);
+// "wire.pcapng" -> "wire-4711-1.pcapng". The file is there afterwards, made anew and empty, for this user alone.
+Result<std::string> file_of_own(const std::string& name);
 
 // Writes what a device counted to a file of its own in a folder, whenever it has changed and a last time at the end:
 //

@@ -117,6 +117,7 @@ class Device {
  private:
   friend class DeviceFactory;
   explicit Device(std::unique_ptr<DeviceState> state);
+  static Result<Device> open_as_told(const OpenOptions& options);
   std::unique_ptr<DeviceState> state_;
 };
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that the environment asks for, in a folder where others have left things.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+namespace fs = std::filesystem;
+using test::must;
+
+class EnvironmentFiles : public ::testing::Test {
+ protected:
+  EnvironmentFiles() {
+    std::string name = (fs::temp_directory_path() / "verbena-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+    std::ofstream(folder / "precious") << "precious";
+  }
+  ~EnvironmentFiles() override {
+    ::unsetenv("VERBENA_PCAP");
+    ::unsetenv("VERBENA_COUNTERS");
+    fs::remove_all(folder);
+  }
+  // Something under each name that the next device of this process may take.
+  void occupy(const std::string& begin, const std::string& end, const std::function<void(const fs::path&)>& make) {
+    for (int number = 1; number <= 300; ++number)
+      make(folder / (begin + "-" + std::to_string(::getpid()) + "-" + std::to_string(number) + end));
+  }
+  std::size_t regular_files() const {
+    return static_cast<std::size_t>(std::count_if(fs::directory_iterator(folder), {}, [](const auto& entry) {
+      return entry.symlink_status().type() == fs::file_type::regular;
+    }));
+  }
+  std::string precious() const {
+    std::ifstream file(folder / "precious");
+    std::string text;
+    file >> text;
+    return text;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(EnvironmentFiles, a_capture_does_not_go_where_a_link_points) {
+  ::setenv("VERBENA_PCAP", (folder / "wire.pcapng").c_str(), 1);
+  occupy("wire", ".pcapng", [this](const fs::path& path) { fs::create_symlink(folder / "elsewhere", path); });
+  const Device device = must(Device::open());
+  EXPECT_FALSE(fs::exists(folder / "elsewhere"));
+  EXPECT_EQ(regular_files(), 2u);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_symlink() || entry.path().filename() == "precious") continue;
+    EXPECT_EQ(entry.status().permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  }
+}
+
+TEST_F(EnvironmentFiles, a_device_that_does_not_open_leaves_no_capture) {
+  ::setenv("VERBENA_PCAP", (folder / "wire.pcapng").c_str(), 1);
+  EXPECT_FALSE(Device::open("no such device"));
+  EXPECT_EQ(regular_files(), 1u);
+}
+
+TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
+  occupy("device", ".new", [this](const fs::path& path) { fs::create_hard_link(folder / "precious", path); });
+  { const Device device = must(Device::open()); }
+  EXPECT_EQ(precious(), "precious");
+}
+
+}  // namespace
+}  // namespace verbena
