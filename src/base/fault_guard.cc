@@ -25,6 +25,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
   const struct sigaction& before = previous(number);
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
+  if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // a fault cannot be ignored, what is sent can
   struct sigaction as_usual {};
   as_usual.sa_handler = SIG_DFL;
   ::sigaction(number, &as_usual, nullptr);

@@ -114,6 +114,27 @@ TEST(FaultGuardDeathTest, a_fault_outside_ends_the_process_as_ever) {
       },
       ::testing::KilledBySignal(SIGSEGV), "");
 }
+
+TEST(FaultGuardDeathTest, a_signal_that_was_ignored_stays_ignored_and_a_fault_is_none) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ::signal(SIGBUS, SIG_IGN);
+        fault_guard::install();
+        ::raise(SIGBUS);
+        ::_exit(42);
+      },
+      ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(
+      {
+        ::signal(SIGSEGV, SIG_IGN);
+        fault_guard::install();
+        std::byte* gone = map(kPage);
+        ::munmap(gone, kPage);
+        *static_cast<volatile std::byte*>(gone) = std::byte{1};
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
 #endif
 
 }  // namespace
