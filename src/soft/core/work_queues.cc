@@ -126,18 +126,26 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
   return true;
 }
 
-// Nobody takes meanwhile, for that is the device's side too; those who post wait.
+// Nobody takes meanwhile, for that is the device's side too; those who post wait. The shorter side closes up, so that a
+// queue is emptied from its old end in one walk.
 bool ReceiveQueue::withdraw(std::uint64_t id) {
   const SpinGuard guard(lock_);
   const std::uint32_t head = posted_.load(std::memory_order_relaxed);
-  std::uint32_t at = taken_.load(std::memory_order_relaxed);
+  const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
+  std::uint32_t at = tail;
   while (at != head && wqes_[at & mask_].id != id) ++at;
   if (at == head) return false;
-  for (; at + 1 != head; ++at) {
-    wqes_[at & mask_] = wqes_[(at + 1) & mask_];
-    std::copy_n(sges_.begin() + std::ptrdiff_t{(at + 1) & mask_} * max_sges_, max_sges_,
-                sges_.begin() + std::ptrdiff_t{at & mask_} * max_sges_);
+  const auto move = [this](std::uint32_t from, std::uint32_t to) {
+    wqes_[to & mask_] = wqes_[from & mask_];
+    std::copy_n(sges_.begin() + std::ptrdiff_t{from & mask_} * max_sges_, max_sges_,
+                sges_.begin() + std::ptrdiff_t{to & mask_} * max_sges_);
+  };
+  if (at - tail < head - at) {
+    for (; at != tail; --at) move(at - 1, at);
+    taken_.store(tail + 1, std::memory_order_release);
+    return true;
   }
+  for (; at + 1 != head; ++at) move(at + 1, at);
   posted_.store(head - 1, std::memory_order_release);
   return true;
 }

@@ -281,6 +281,32 @@ TEST(ReceiveQueue, request_that_was_not_taken_can_be_withdrawn) {
   EXPECT_EQ(take(), 0u);
 }
 
+TEST(ReceiveQueue, what_stays_keeps_its_order_wherever_a_request_is_withdrawn) {
+  for (std::uint64_t withdrawn = 1; withdrawn <= 8; ++withdrawn) {
+    ReceiveQueue queue(8, 1);
+    std::array<ScatterGather, 1> out;
+    ReceiveWqe wqe;
+    for (std::uint64_t id = 1; id <= 8; ++id) {
+      const ScatterGather sge{id * 0x1000, 10, Key{}};
+      const ReceiveRequest request = receive_of(id, {&sge, 1});
+      ASSERT_TRUE(queue.post({&request, 1}));
+    }
+    EXPECT_TRUE(queue.withdraw(withdrawn));
+    const ReceiveRequest last = receive_of(9);
+    EXPECT_TRUE(queue.post({&last, 1}));
+    EXPECT_FALSE(queue.post({&last, 1}));
+    for (std::uint64_t id = 1; id <= 8; ++id) {
+      if (id == withdrawn) continue;
+      ASSERT_TRUE(queue.take(wqe, out));
+      EXPECT_EQ(wqe.id, id);
+      EXPECT_EQ(out[0].address, id * 0x1000);
+    }
+    ASSERT_TRUE(queue.take(wqe, out));
+    EXPECT_EQ(wqe.id, 9u);
+    EXPECT_TRUE(queue.empty());
+  }
+}
+
 TEST(ReceiveQueue, queue_of_none_takes_none) {
   ReceiveQueue queue(0, 2);
   const ReceiveRequest request = receive_of(1);
