@@ -56,7 +56,9 @@ Channel::~Channel() {
     end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
     wants_owner_ = false;
     if (overran()) engine_.tend_soon(key_);
-    engine_.drain_until([this] { return is_quiet(); });
+    engine_.drain_until([this] { return has_nothing_out(); });
+    fall_silent();
+    engine_.drain_until([this] { return untold() == 0; });
     device_.queue_pairs.erase(qpn_.value());
     if (options_.pool != nullptr) options_.pool->leave(*this);
     static_cast<void>(device_.context().destroy_qp(qpn_));

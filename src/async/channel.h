@@ -106,7 +106,7 @@ class Channel final : public OperationQueue, private EventHandler {
   void expect_keep_alive(Instant at);
   bool overran() const;  // a completion queue it uses
   bool fail_what_is_lost();
-  bool is_quiet() const;
+  bool has_nothing_out() const;
 
   Slots& slots_of(const Operation& operation) { return operation.request_.is_receive ? receives_ : sends_; }
 

@@ -18,8 +18,8 @@ bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap;
 
 }  // namespace
 
-bool Channel::is_quiet() const {
-  return sends_.in_flight() + receives_.in_flight() + untold() == 0 && !keep_alive_out_;
+bool Channel::has_nothing_out() const {
+  return sends_.in_flight() + receives_.in_flight() == 0 && !keep_alive_out_;
 }
 
 // ---- Operations.

@@ -50,10 +50,14 @@ void Operation::submit() {
 }
 
 // An awaiter goes on when the operation is done for good: a callback may start it once more.
-void Operation::end() {
+void Operation::settle() {
   deadline_ = Instant::never();
   state_ = State::Done;
   if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
+}
+
+void Operation::end() {
+  settle();
   if (call_ != nullptr) call_(*this);
 }
 

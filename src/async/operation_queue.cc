@@ -35,7 +35,11 @@ void OperationQueue::start(Operation& operation) {
   operation.outcome_ = {};
   operation.wait_on();
   engine_.note_activity();
-  if (std::optional<Error> error = post(operation)) return fail_later(operation, std::move(*error));
+  if (std::optional<Error> error = post(operation)) {
+    if (!silent_) return fail_later(operation, std::move(*error));
+    operation.error_ = std::make_unique<Error>(std::move(*error));
+    return operation.settle();
+  }
   operation.state_ = Operation::State::Posted;
   if (!operation.deadline_.is_never()) engine_.watch_deadline(operation);
 }

@@ -39,6 +39,8 @@ class OperationQueue {
   virtual std::optional<Error> post(Operation& operation) = 0;
   // Not in flight any more: the engine tells it with its next turn.
   void fail_later(Operation& operation, Error error);
+  // Nothing is in flight any more: whatever is started now ends without being told.
+  void fall_silent() { silent_ = true; }
   // Operations that have failed and do not know.
   std::size_t untold() const { return untold_; }
 
@@ -64,6 +66,7 @@ class OperationQueue {
 
  private:
   std::size_t untold_ = 0;
+  bool silent_ = false;
 };
 
 }  // namespace verbena

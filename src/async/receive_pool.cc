@@ -51,7 +51,9 @@ ReceivePoolState::~ReceivePoolState() {
       engine_.tend_soon(key_);
     else
       end("the pool of receives was destroyed here");
-    engine_.drain_until([this] { return slots_.in_flight() + untold() == 0; });
+    engine_.drain_until([this] { return slots_.in_flight() == 0; });
+    fall_silent();
+    engine_.drain_until([this] { return untold() == 0; });
     AttachedDevice::release(*shard_, options_.max_receives);
   }
   engine_.remove_channel(key_);

@@ -139,6 +139,30 @@ TEST(Threads, a_callback_may_destroy_a_connection_that_the_peer_has_closed_meanw
   server.join();
 }
 
+// A callback that looks at no result, on a connection and on a pool that go.
+TEST(Threads, an_operation_that_is_always_started_anew_does_not_hold_up_the_end_of_what_it_is_started_on) {
+  constexpr int kFar = 10'000;
+  test::Pair pair;
+  int told = 0;
+  Operation operation;
+  operation.on_done([&](Operation& self) {
+    if (++told < kFar) self.submit();
+  });
+  {
+    Connection near = pair.connect();
+    near.receive(operation, Segments{});
+  }
+  EXPECT_LT(told, kFar);
+  test::expect_error(operation.result(), ErrorCode::Flushed, "destroyed here");
+  told = 0;
+  {
+    ReceivePool pool = must(ReceivePool::create(pair.engine));
+    pool.receive(operation, Segments{});
+  }
+  EXPECT_LT(told, kFar);
+  test::expect_error(operation.result(), ErrorCode::Flushed, "destroyed here");
+}
+
 // An event loop that knows nothing of Verbena but one descriptor.
 TEST(Threads, one_descriptor_carries_an_engine_through_a_foreign_loop) {
   test::Pair pair;

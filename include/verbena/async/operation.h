@@ -93,6 +93,8 @@ class Operation {
 
   // Runs f(Operation&) from the engine each time the operation is done. f is kept inside: at most 48 bytes of captures.
   // It may submit this operation again, start others, wait for others, and destroy this one as the last thing it does.
+  // What it starts on a connection or pool that is being destroyed is refused, and told so; what that starts there in
+  // turn is done at once, without f, for it would have no end.
   template <class F>
   void on_done(F f) {
     static_assert(sizeof(F) <= kCallbackBytes && alignof(F) <= alignof(std::max_align_t),
@@ -153,6 +155,7 @@ class Operation {
   void finish(const OperationOutcome& outcome);
   void fail(Error error);
   void end();
+  void settle();
   void wait_on() {
     if (awaiter_ != nullptr) take_back_awaiter();
   }
