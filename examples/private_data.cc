@@ -82,6 +82,7 @@ void visit(ProgressEngine& engine, const MemoryRegion& inbox, const MemoryRegion
            const char* address) {
   const Introduction old{std::string(kOldProtocol), inbox.remote()};
   auto refused = Connection::connect(engine, address, {}, old.to_bytes());
+  if (!refused && refused.error().code() != ErrorCode::Rejected) or_exit(std::move(refused));
   std::printf("%s\n", refused ? "accepted?" : refused.error().to_string().c_str());
 
   Connection connection = or_exit(Connection::prepare(engine));
