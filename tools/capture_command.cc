@@ -77,8 +77,8 @@ void add_capture_command(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand(
       "capture", "Run a program and write every packet of its devices to a file, for Wireshark.\n"
                  "  verbena capture -w wire.pcapng -- ./a.out\n"
-                 "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is one "
-                 "alone, it is FILE. The exit status is the program's.");
+                 "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is\n"
+                 "one alone, it is FILE. The exit status is the program's.");
   auto options = std::make_shared<CaptureOptions>();
   command->add_option("-w,--write", options->file, "The capture file, in pcapng")->required()->type_name("FILE");
   command->add_option("CMD", options->words, "The program and its arguments, after `--`");

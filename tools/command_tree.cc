@@ -15,6 +15,8 @@ std::string join(const std::vector<std::string>& words, std::string_view between
   return fmt::format("{}", fmt::join(words, between));
 }
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 // CLI11 tells of choices as "{a,b,c}", within what else it says of the value.
 std::vector<std::string> choices_of(const std::string& type) {
   const std::size_t open = type.find('{'), close = type.find('}');
@@ -49,7 +51,10 @@ void collect(const CLI::App& app, std::vector<std::string> words, std::vector<Co
   entry.description = app.get_description();
   for (const CLI::Option* option : app.get_options()) entry.flags.push_back(entry_of(*option));
   const auto below = app.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* one : below) entry.commands.push_back(one->get_name());
+  for (const CLI::App* one : below) {
+    entry.commands.push_back(one->get_name());
+    entry.meanings.push_back(first_line(one->get_description()));
+  }
   all.push_back(std::move(entry));
   for (const CLI::App* one : below) collect(*one, words, all);
 }
@@ -161,10 +166,9 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
 }
 
 std::string manual_page(const CommandEntry& command, const std::string& version) {
-  const std::string first = command.description.substr(0, command.description.find('\n'));
   const std::string name = page_name(command);
   std::string page = fmt::format(".TH {} 1 \"\" \"verbena {}\" \"Verbena\"\n.SH NAME\n{} \\- {}\n", name, version,
-                                 roff(name), roff(first));
+                                 roff(name), roff(first_line(command.description)));
   page += ".SH SYNOPSIS\n\\fB" + roff(join(command.words, " ")) + "\\fR";
   if (!command.commands.empty()) page += " \\fICOMMAND\\fR";
   page += " [\\fIOPTION\\fR]...";
@@ -180,8 +184,9 @@ std::string manual_page(const CommandEntry& command, const std::string& version)
       if (flag.group == group) page += ".TP\n" + flag_heading(flag) + "\n" + roff(flag.description) + "\n";
   }
   if (!command.commands.empty()) page += ".SH COMMANDS\n";
-  for (const std::string& one : command.commands)
-    page += fmt::format(".TP\n\\fB{}\\fR\nSee \\fB{}\\fR(1).\n", roff(one), roff(page_name(command) + "-" + one));
+  for (std::size_t i = 0; i < command.commands.size(); ++i)
+    page += fmt::format(".TP\n\\fB{}\\fR(1)\n{}\n", roff(page_name(command) + "-" + command.commands[i]),
+                        roff(command.meanings[i]));
   if (command.words.size() > 1) {
     const std::vector<std::string> above(command.words.begin(), command.words.end() - 1);
     page += ".SH \"SEE ALSO\"\n\\fB" + roff(join(above, "-")) + "\\fR(1)\n";

@@ -24,6 +24,7 @@ struct CommandEntry {
   std::string description;
   std::vector<FlagEntry> flags;
   std::vector<std::string> commands;  // names of the commands below
+  std::vector<std::string> meanings;  // the first line of what each of them says of itself
 };
 
 // `program` first, then all below it, depth first.

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,30 +19,52 @@
 
 namespace {
 
-// Which command the words were meant for.
-std::string command_of(const CLI::App& program) {
-  std::string words = program.get_name();
-  const CLI::App* chosen = &program;
-  while (!chosen->get_subcommands().empty()) {
-    chosen = chosen->get_subcommands().front();
-    words += " " + chosen->get_name();
+// A command below is told by the first line of what it says of itself; the rest stands in its own --help.
+class Brief final : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App* command) const override {
+    const std::string text = command->get_description();
+    std::ostringstream line;
+    CLI::detail::format_help(line, command->get_display_name(true), text.substr(0, text.find('\n')),
+                             get_column_width());
+    return line.str();
   }
-  return words;
+};
+
+// Which command the words were meant for.
+const CLI::App* chosen_of(const CLI::App& program) {
+  const CLI::App* chosen = &program;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  return chosen;
+}
+
+std::string name_of(const CLI::App& chosen) {
+  return chosen.get_parent() == nullptr ? chosen.get_name() : name_of(*chosen.get_parent()) + " " + chosen.get_name();
+}
+
+std::string commands_below(const CLI::App& chosen) {
+  std::string names;
+  for (const CLI::App* one : chosen.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + one->get_name();
+  return names;
 }
 
 // A word nobody knows is named, whatever else it was mistaken for or displaced.
 std::string what_is_wrong(const CLI::App& program, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = program.remaining(true);
-  if (unknown.empty()) return error.what();
+  const CLI::App& chosen = *chosen_of(program);
+  const bool wants_command = chosen.get_require_subcommand_min() > 0;
+  std::vector<std::string> unknown = program.remaining(true);
+  std::erase(unknown, "--");
+  if (unknown.empty()) return wants_command ? "give one of its commands: " + commands_below(chosen) : error.what();
   const std::string word = "'" + unknown.front() + "'";
   if (unknown.front().size() > 1 && unknown.front().front() == '-') return "there is no option " + word;
-  return program.get_subcommands().empty() ? "there is no command " + word : "there is no use for the word " + word;
+  return wants_command ? "there is no command " + word : "there is no use for the word " + word;
 }
 
 int explain_usage(const CLI::App& program, const CLI::ParseError& error) {
   using namespace verbena::tools;
   if (error.get_exit_code() == 0) return finish_output(program.exit(error));
-  const std::string command = command_of(program);
+  const std::string command = name_of(*chosen_of(program));
   const std::string wrong = printable(what_is_wrong(program, error));
   say(stderr, "{}: {}\n  `{} --help` shows how it is used.\n", command, wrong, command);
   return kExitUsage;
@@ -55,6 +79,7 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "verbena " VERBENA_VERSION);
   program.require_subcommand(1);
   program.failure_message(CLI::FailureMessage::simple);
+  program.formatter(std::make_shared<Brief>());
   int status = kExitOk;
   add_devices_command(program, status);
   add_ping_command(program, status);

@@ -14,6 +14,8 @@ WITHOUT_DEVICE = ["sim", "counters", "capture", "config", "doctor", "completion"
 
 def every_command_explains_itself(setting):
     output, _ = setting.run("--help")
+    listed = output[output.index("Subcommands:"):].strip().splitlines()[1:]
+    check(sorted(line.split()[0] for line in listed) == sorted(COMMANDS), f"not a line for each command: {output}")
     for command in COMMANDS:
         check(command in output, f"--help does not name {command}")
         text, _ = setting.run(command, "--help")
@@ -84,12 +86,16 @@ def words_nobody_knows_are_named(setting):
              (("get", url, "to", "more"), "more"),
              (("--bogus", "get", url, "to"), "--bogus"), (("frobnicate", "--bogus"), "frobnicate"),
              (("devices", "extra"), "extra"), (("sim", "--frobnicate"), "--frobnicate"), (("put", "-z"), "-z"),
-             (("frob\x1bnicate",), "frob\\x1bnicate")]
+             (("frob\x1bnicate",), "frob\\x1bnicate"), (("bench", "wrte", "bw"), "command 'wrte'")]
     for words, wrong in cases:
         output, errors = setting.run(*words, status=2)
         check("there is no " in errors and wrong in errors.splitlines()[0], f"{words}: {errors!r}")
         check("--help" in errors and "\x1b" not in errors and not output, f"{words}: {errors!r}")
     say(f"{len(cases)} unknown words: {errors.splitlines()[0]}")
+    for words, told in (((), ", capture, "), (("bench",), "send, write, read, atomic"), (("bench", "read"), "lat, bw"),
+                        (("capture", "--", "ls"), "--write is required")):
+        _, errors = setting.run(*words, status=2)
+        check(told in errors.splitlines()[0], f"{words}: {errors!r}")
 
 
 def devices_are_listed_with_reasons(setting):
