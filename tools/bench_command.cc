@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // verbena bench: what perftest measures, over any device of Verbena's.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,8 @@ namespace {
 
 constexpr std::string_view kDashes =
     "---------------------------------------------------------------------------------------\n";
+
+constexpr std::string_view kWritableFiles = "Name files that can be written.";
 
 std::string_view bench_advice(ErrorCode code) {
   switch (code) {
@@ -157,6 +161,20 @@ Result<void> write_file(const std::string& name, const std::string& text) {
   return Error::from_errno(errno == 0 ? EIO : errno, "write " + name);
 }
 
+// Before anything is measured that could then not be kept.
+Result<void> check_files(const BenchFlags& flags) {
+  for (const std::string& name : {flags.json, flags.report}) {
+    if (name.empty()) continue;
+    std::error_code error;
+    const std::filesystem::path path(name);
+    const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+    if (std::filesystem::is_directory(path, error)) return Error::from_errno(EISDIR, "write " + name);
+    if (::access(std::filesystem::exists(path, error) ? path.c_str() : parent.c_str(), W_OK) != 0)
+      return Error::from_errno(errno, "write " + name);
+  }
+  return {};
+}
+
 Result<void> write_files(const Bench& bench, const Result<void>& outcome) {
   const BenchFlags& flags = bench.flags;
   if (!flags.json.empty()) {
@@ -188,12 +206,13 @@ int run_on(Device& device, const BenchFlags& flags) {
     std::fflush(stdout);
     status = report_error(command_name(flags), outcome.error(), bench_advice(outcome.error().code()));
   }
-  return written ? status : report_error(command_name(flags), written.error(), "Name files that can be written.");
+  return written ? status : report_error(command_name(flags), written.error(), kWritableFiles);
 }
 
 int run_bench(BenchFlags& flags) {
   if (const std::string wrong = finish_bench_flags(flags); !wrong.empty())
     return report_usage(command_name(flags), wrong);
+  if (auto fits = check_files(flags); !fits) return report_error(command_name(flags), fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
   const Endpoint peer{flags.host, flags.port};
   const bool client = flags.settings.client;

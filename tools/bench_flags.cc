@@ -27,11 +27,10 @@ constexpr Reason kReasons[] = {
     {"-C,--report-cycles", false, "times are in microseconds; what a cycle is changes with the processor's frequency"},
     {"-f,--margin", true, "-D measures from the first message to the last"},
     {"-g,--mcg", false, "reliable connected queue pairs take no part in multicast"},
-    {"-L,--hop_limit", true, kBelowIp},
+    {"-L,--hop_limit", true, "every packet leaves with hop limit 64"},
     {"-M,--MGID", true, "reliable connected queue pairs take no part in multicast"},
     {"-O,--dualport", false, "a device here has one port"},
     {"-S,--sl", true, kBelowIp},
-    {"-T,--tos", true, kBelowIp},
     {"-V,--version", false, "`verbena --version` tells the version"},
     {"-w,--limit_bw", true, "compare the numbers of --json FILE instead"},
     {"-W,--report-counters", true, "`verbena counters -- verbena bench ...` shows what the device counted"},
@@ -65,11 +64,11 @@ constexpr Reason kReasons[] = {
     {"--reversed", false, "exchange the roles: start the server where the client was"},
     {"--run_infinitely", false, "-D takes up to a million seconds"},
     {"--source_ip", true, "-d takes an address"},
-    {"--tclass", true, kBelowIp},
+    {"--tclass", true, "-T marks the packets, with -R"},
     {"--typical_pkt_size", true, "there is no rate limiter"},
     {"--use_hugepages", false, "the kernel decides about the pages of memory allocated here"},
     {"--use_old_post_send", false, "there is one way to post"},
-    {"--use-srq", false, "messages come to the queue pair they were sent to"},
+    {"--use-srq", false, "what is measured here is a receive queue per queue pair"},
     {"--wait_destroy", true, "nothing is destroyed before both ends are through"},
     {"--disable_pcie_relaxed", false, kNic},
 };
@@ -147,6 +146,9 @@ void add_common(CLI::App& command, BenchFlags& flags) {
   auto* timeout_code = command.add_option("-u,--qp-timeout", settings.timeout_code,
                                           "Retry after 4 us times 2 to this power (perftest's own default is 14)");
   require_whole(timeout_code->capture_default_str(), 1, 31);
+  auto* traffic_class = command.add_option("-T,--tos", settings.traffic_class,
+                                           "With -R: traffic class of this end's packets, DSCP << 2");
+  require_whole(traffic_class, 0, 255);
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
@@ -219,6 +221,7 @@ std::string finish_bench_flags(BenchFlags& flags) {
   if (flags.device_port != 1) return "-i: a device here has one port, number 1";
   if (flags.gid_index != 0)
     return "-x: a device here has one GID, index 0, which is its address; -d chooses another";
+  if (settings.traffic_class != 0 && !settings.managed) return "-T marks the connections that -R makes: give both";
   if (settings.all_sizes && flags.size) return "-a measures all sizes, and -s one: give one of the two";
   if (settings.duration != 0 && flags.iterations) return "-D measures for a time, and -n a number: give one of the two";
   settings.client = !flags.host.empty();

@@ -132,6 +132,7 @@ Result<void> BenchPairs::accept_connections(BenchControl& control, const StopQue
   options.queues = capabilities();
   options.reliability = reliability();
   options.path_mtu = settings_.mtu;
+  options.traffic_class = settings_.traffic_class;
   const Instant deadline = engine_.now() + settings_.patience;
   while (connections_.size() < settings_.pairs) {
     std::optional<ConnectionRequest> request;
@@ -166,6 +167,7 @@ Result<void> BenchPairs::make_connections(BenchControl& control, const std::stri
   options.queues = capabilities();
   options.reliability = reliability();
   options.path_mtu = settings_.mtu;
+  options.traffic_class = settings_.traffic_class;
   const Endpoint peer{host, static_cast<std::uint16_t>(*port)};
   for (std::uint32_t i = 0; i < settings_.pairs; ++i) {
     auto connection = Connection::connect(engine_, peer.to_string(), options, std::as_bytes(std::span{&*token, 1}));

@@ -51,6 +51,7 @@ struct BenchSettings {
   std::uint32_t outstanding = 0;    // -o; 0: as many as the device can
   std::uint32_t mtu = 0;            // -m; 0: the largest both ends can do
   std::uint32_t timeout_code = 16;  // -u
+  std::uint8_t traffic_class = 0;   // -T
   bool bidirectional = false;       // -b
   bool managed = false;             // -R
   bool events = false;              // -e

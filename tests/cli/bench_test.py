@@ -184,6 +184,17 @@ def every_time_is_printed_on_request(setting):
     say("500 times, sorted and as they came")
 
 
+def packets_carry_the_traffic_class(setting):
+    capture = setting.path("marked.pcapng")
+    for flags, marked in ((("-T", "40"), True), ((), False)):
+        both(setting, ("write", "bw"), "-R", "-s", "8", "-n", "20", client=(*flags, "--pcap", capture))
+        with open(capture, "rb") as file:
+            # Version and length, TOS; then not to be fragmented, hop limit, UDP.
+            header = re.search(rb"\x45\x28.{4}\x40\x00\x40\x11", file.read(), re.DOTALL)
+            check((header is not None) == marked, f"{flags}: an IPv4 header with TOS 0x28")
+    say("-T 40: TOS 0x28")
+
+
 def ends_that_disagree_say_in_what(setting):
     cases = [(("write", "bw"), ("-s", "100"), ("-s", "200"), "-s is 100 here and 200 there"),
              (("write", "bw"), ("-q", "2"), (), "-q is 2 here and 1 there"),
@@ -217,7 +228,8 @@ def flags_that_mean_nothing_are_refused(setting):
              (("write", "bw", "-D", "1", "-n", "50"), "one of the two"), (("write", "bw", "-Q", "200"), "-Q 200"),
              (("write", "bw", "-l", "200"), "-l 200"), (("read", "lat", "-H", "-D", "1"), "-n"),
              (("read", "lat", "-U", "-n", "2000000"), "1048576"), (("write", "bw", "host", "-p", "0"), "-p 0"),
-             (("send", "lat", "-C"), "microseconds"), (("write", "bw", "--use_hugepages"), "pages")]
+             (("send", "lat", "-C"), "microseconds"), (("write", "bw", "-T", "8"), "-R"),
+             (("write", "bw", "--use_hugepages"), "pages")]
     for words, told in cases:
         output, errors = setting.run("bench", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
@@ -230,6 +242,10 @@ def flags_that_mean_nothing_are_refused(setting):
         check(value in errors and not output, f"{flag} {value}: {errors}")
     for words in ((), ("write",), ("write", "sideways"), ("jump", "bw")):
         setting.run("bench", *words, status=2)
+    # Told before anything is waited for, the other end among it.
+    for flag, name in (("--json", setting.path("no", "result")), ("--report", setting.path())):
+        _, errors = setting.run("bench", "write", "bw", "-F", flag, name, status=1)
+        check(f"write {name}" in errors and "Name files" in errors, errors)
     limits = [("-t", "40000"), ("-I", "2000"), ("-q", "256", "-t", "30000")]
     for words in limits:
         _, errors = setting.run("bench", "write", "bw", "-F", *words, status=1)
@@ -288,5 +304,6 @@ def strangers_are_told_apart(setting):
 if __name__ == "__main__":
     main(every_test_runs_at_both_ends, headers_are_perftests, every_way_of_bandwidth_works, every_way_of_latency_works,
          duration_ends_by_the_clock, all_sizes_from_2_to_8388608, the_page_of_one_size_is_whole,
-         every_time_is_printed_on_request, ends_that_disagree_say_in_what, flags_that_mean_nothing_are_refused,
-         an_end_that_goes_ends_the_other, an_interrupt_ends_both, strangers_are_told_apart)
+         every_time_is_printed_on_request, packets_carry_the_traffic_class, ends_that_disagree_say_in_what,
+         flags_that_mean_nothing_are_refused, an_end_that_goes_ends_the_other, an_interrupt_ends_both,
+         strangers_are_told_apart)
