@@ -83,6 +83,7 @@ Task<std::tuple<detail::ValueOf<T>...>> when_all(Task<T>... tasks) {
 template <class T>
 Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
   std::vector<detail::Child> children;
+  children.reserve(tasks.size());
   for (const Task<T>& task : tasks) children.push_back(task.child());
   co_await detail::Start(children, children.size());
   std::vector<T> values;
@@ -93,6 +94,7 @@ Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
 
 inline Task<void> when_all(std::vector<Task<void>> tasks) {
   std::vector<detail::Child> children;
+  children.reserve(tasks.size());
   for (const Task<void>& task : tasks) children.push_back(task.child());
   co_await detail::Start(children, children.size());
   for (Task<void>& task : tasks) task.take();
@@ -127,6 +129,7 @@ Task<FirstOf<detail::ValueOf<T>>> when_any(std::vector<Task<T>> tasks) {
   if (tasks.empty()) detail::abort_on_bad_task_use("when_any() of no tasks would never return");
   std::vector<Task<T>> all = std::move(tasks);  // arguments would live as long as what is returned
   std::vector<detail::Child> children;
+  children.reserve(all.size());
   for (const Task<T>& task : all) children.push_back(task.child());
   const std::size_t which = co_await detail::Start(children, 1);
   co_return FirstOf<detail::ValueOf<T>>{which, detail::take(all[which])};
