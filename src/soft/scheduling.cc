@@ -8,6 +8,10 @@
 
 namespace verbena::soft {
 
+namespace {
+constexpr int kMostHeldPerCall = 8;
+}
+
 void Nic::append(ListKind kind, Qp& qp) {
   Qp::Hook& hook = qp.hooks[kind];
   if (hook.linked) return;
@@ -147,17 +151,19 @@ bool Nic::poll_transmit(Instant now, Acks acks, roce::Train& train) {
     if (sent) return true;
   }
   if (acks == Acks::Owed) return false;
-  for (Qp* qp = lists_[kOwing].first; qp != nullptr;) {
+  // Held ones go to the back. However many there are, a call looks at a few: every call looks at others.
+  int held = 0;
+  while (Qp* qp = lists_[kOwing].first) {
+    remove(kOwing, *qp);
     if (acks == Acks::Idle && qp->transport.holds_back(now)) {
-      qp = qp->hooks[kOwing].next;
+      append(kOwing, *qp);
+      if (++held == kMostHeldPerCall) break;
       continue;
     }
-    remove(kOwing, *qp);
     const bool sent = qp->transport.emit(now, true, train);
     schedule(now, *qp);
     settle_broken_queues(now);
     if (sent) return true;
-    qp = lists_[kOwing].first;
   }
   return false;
 }
