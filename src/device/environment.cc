@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/quiet_thread.h"
 #include "verbena/device/environment.h"
 
 namespace verbena {
@@ -78,7 +79,7 @@ class CounterFile::Writer {
     (void)write(false);
   }
 
-  void start() { thread_ = std::thread([this] { run(); }); }
+  void start() { thread_ = start_quiet_thread([this] { run(); }); }
 
   Result<void> write(bool open) {
     const DeviceInfo& info = context_.info();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several threads may do at once.
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -55,6 +56,26 @@ TEST(Threads, an_engine_per_thread_serves_its_own_device) {
   }
   must(connection.close());
   server.join();
+}
+
+// Only this thread could take the signal, and it does not: so it stays pending.
+TEST(Threads, no_handler_of_the_program_runs_on_a_thread_of_the_library) {
+  static std::atomic<int> handled{0};
+  sigset_t one, before, pending;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGUSR1);
+  const auto handler = ::signal(SIGUSR1, [](int) { ++handled; });
+  {
+    const Device device = must(Device::open());  // with its service thread
+    ::pthread_sigmask(SIG_BLOCK, &one, &before);
+    ::kill(::getpid(), SIGUSR1);
+    ::sigpending(&pending);
+    EXPECT_EQ(::sigismember(&pending, SIGUSR1), 1);
+    EXPECT_EQ(handled, 0);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(handled, 1);
+  ::signal(SIGUSR1, handler);
 }
 
 TEST(Threads, a_client_that_calls_early_meets_a_server_that_starts_late) {

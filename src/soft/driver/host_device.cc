@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/quiet_thread.h"
 #include "base/fault_guard.h"
 
 namespace verbena::soft {
@@ -57,7 +58,7 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread);
-  if (options.service_thread) service_ = std::thread([this] { serve(); });
+  if (options.service_thread) service_ = start_quiet_thread([this] { serve(); });
 }
 
 HostDevice::~HostDevice() {
