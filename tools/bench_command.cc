@@ -147,6 +147,7 @@ Result<void> run_all(Bench& bench) {
   if (auto ready = (*run)->prepare(); !ready) return ready;
   print_heading(bench);
   auto outcome = measure_all(bench, **run);
+  if (outcome) outcome = (*run)->part();
   // Before the memory that it uses.
   bench.pairs.reset();
   return outcome;

@@ -353,4 +353,16 @@ Result<std::optional<BenchRow>> BenchRun::measure(std::uint32_t size, const Prog
   return std::optional<BenchRow>(std::move(row));
 }
 
+// Polling would meet the flush of an end that parted first.
+Result<void> BenchRun::part() {
+  if (auto told = control_.send({{"end", true}}); !told) return told;
+  if (!told_) {
+    auto message = control_.receive();
+    if (!message) return std::move(message).error();
+    told_ = std::move(*message);
+  }
+  if (!told_->contains("end")) return Error(ErrorCode::ProtocolError, "the other side goes on after the end");
+  return {};
+}
+
 }  // namespace verbena::tools

@@ -67,6 +67,8 @@ class BenchRun {
   // Errors: TimedOut, Cancelled, ProtocolError, those of completions and of the control link. None: this end has no
   // numbers (the passive end of a READ's or an atomic's latency).
   Result<std::optional<BenchRow>> measure(std::uint32_t size, const Progress& progress);
+  // After the last size: back when the other end polls no more either, and the connections may end.
+  Result<void> part();
 
  private:
   struct PairCount {
