@@ -249,7 +249,7 @@ class Conversation : public TwoDevices {
     return packets;
   }
   void wait(Duration time) { now = now + time; }
-  const roce::Config config;
+  const roce::Config config{};
 };
 
 TEST_F(Conversation, acknowledges_several_requests_at_once) {
