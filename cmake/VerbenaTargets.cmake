@@ -15,6 +15,8 @@ if(VERBENA_SANITIZE)
   target_compile_options(verbena_options INTERFACE
     -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(verbena_options INTERFACE -fsanitize=${VERBENA_SANITIZE})
+  # clang 14 cannot assemble the prologues this check gives to coroutines.
+  target_compile_options(verbena_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
 endif()
 if(VERBENA_BUILD_FUZZERS)
   # Coverage for libFuzzer in the code itself; the sanitizer's runtime brings the symbols it calls.
