@@ -19,12 +19,12 @@ using test::expect_error;
 using test::must;
 
 struct Hosted {
+  asio::io_context io;  // outlives the engine, whose unfinished tasks count as its work
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
   Listener listener = must(Listener::create(engine));
   MemoryRegion here = must(device.allocate_memory(64));
   MemoryRegion there = must(device.allocate_memory(64));
-  asio::io_context io;
   Service rdma{io, engine};
 
   // Until it is stopped or out of work.

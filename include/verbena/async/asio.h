@@ -168,7 +168,8 @@ Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
 // Handlers are posted to their executor, the io_context's by default, and never run inside the engine. Callbacks of
 // the library (on_done, on_request, ...) do. While it serves, io_context::run() never lacks work: stop()
 // ends that.
-// Lifetime: the engine and the io_context outlive it. Handlers of what never ended are destroyed, not called.
+// Lifetime: the engine and the io_context outlive it. Handlers of what never ended are destroyed, not called: with the
+// operation or the engine that has them, so the io_context outlives those too where something may be left unfinished.
 // Threads: the engine's; so one thread runs the io_context, or a strand-like order is the caller's care.
 // Asio 1.22 does not find the coroutines of clang 14 with libstdc++ by itself: define ASIO_HAS_CO_AWAIT and
 // ASIO_HAS_STD_COROUTINE for the whole program there.
