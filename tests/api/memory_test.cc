@@ -221,10 +221,12 @@ TEST_F(Cache, memory_remapped_behind_its_back_is_found_where_it_stands) {
   must(near.write(must(cache.acquire(mapped)).local(), lent.remote()).wait());
   EXPECT_EQ(cache.statistics().hits, 1u);
   EXPECT_EQ(lent.bytes()[kBytes - 1], std::byte{9});
-  ::munmap(at, kBytes);
+  // A page nobody may touch stands in its place, so that no other thread's memory comes there.
+  ASSERT_EQ(::mmap(at, kBytes, PROT_NONE, kFlags | MAP_FIXED, -1, 0), at);
   Registration gone = must(cache.acquire(mapped));  // nobody told the cache
   expect_error(near.write(gone.local(), lent.remote()).wait(), ErrorCode::LocalProtectionError);
   cache.forget(mapped);
+  ::munmap(at, kBytes);
   expect_error(cache.acquire(mapped), ErrorCode::InvalidArgument, "not all of them are mapped");
   must(pair.connect().write(must(cache.acquire(memory)).local(), lent.remote()).wait());
 }
@@ -277,7 +279,11 @@ TEST(Deregistered, while_a_peer_reads_and_writes_it_ends_its_connection_alone) {
     bool refused = false;
     for (auto& operation : all) {
       auto outcome = operation->wait();
-      if (!outcome) refused = refused || outcome.error().code() == ErrorCode::RemoteAccessError;
+      if (outcome) continue;
+      // Where a machine is so slow that a READ was asked for twice, the refusal may meet the copy: its number
+      // is an old one to us, and only the peer's farewell tells.
+      const ErrorCode code = outcome.error().code();
+      refused = refused || code == ErrorCode::RemoteAccessError || code == ErrorCode::Disconnected;
     }
     EXPECT_TRUE(refused);
     MemoryRegion fresh = must(pair.server.allocate_memory(64));

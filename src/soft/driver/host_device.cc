@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "base/assert.h"
-#include "base/quiet_thread.h"
 #include "base/fault_guard.h"
+#include "base/quiet_thread.h"
 
 namespace verbena::soft {
 
