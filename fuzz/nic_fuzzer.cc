@@ -340,10 +340,7 @@ void World::raw_datagram(Script& script) {
     bytes[5] = static_cast<std::byte>(made_.qpn.value() >> 16);
     bytes[6] = static_cast<std::byte>(made_.qpn.value() >> 8 & 0xff);
     bytes[7] = static_cast<std::byte>(made_.qpn.value() & 0xff);
-    const std::span<const std::byte> all(bytes);
-    std::uint32_t crc = wire::icrc_begin(path_in(), 0, bytes.size(), all.first(wire::kBthBytes));
-    crc = wire::icrc_extend(crc, all.subspan(wire::kBthBytes, covered - wire::kBthBytes));
-    wire::store_icrc(bytes.data() + covered, crc);
+    wire::store_icrc(bytes.data() + covered, wire::icrc_of(path_in(), 0, std::span(bytes).first(covered)));
   }
   nic_.handle_datagram(now_, path_in(), 0, bytes);
 }

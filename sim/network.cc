@@ -147,10 +147,7 @@ namespace {
 void seal(Flight& flight) {
   const std::span<std::byte> bytes(flight.bytes);
   const std::size_t covered = bytes.size() - wire::kIcrcBytes;
-  std::uint32_t crc =
-      wire::icrc_begin(flight.path, flight.identification, bytes.size(), bytes.first(wire::kBthBytes));
-  crc = wire::icrc_extend(crc, bytes.subspan(wire::kBthBytes, covered - wire::kBthBytes));
-  wire::store_icrc(&bytes[covered], crc);
+  wire::store_icrc(&bytes[covered], wire::icrc_of(flight.path, flight.identification, bytes.first(covered)));
 }
 
 }  // namespace

@@ -48,33 +48,54 @@ DropReason Nic::admit_management(const wire::Packet& packet) const {
   return DropReason::None;
 }
 
-void Nic::handle_datagram(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                          std::span<const std::byte> datagram) {
+// Most datagrams that come together are of one queue pair: it is looked up and entered in the lists once.
+void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                           std::span<const std::byte> bytes, std::size_t segment_bytes) {
   wire::Packet packet;
-  if (const DropReason reason = wire::parse(datagram, packet); reason != DropReason::None)
-    return drop(reason);
-  const bool management = packet.bth.destination == kGsiQpn;
-  Qp* qp = management ? nullptr : find(packet.bth.destination);
-  if (!management && qp == nullptr) return drop(DropReason::BadQpn);  // no answer to an unknown number
-  const DropReason refused = management ? admit_management(packet) : admit(*qp, path, packet);
-  if (refused != DropReason::None) return drop(refused);
+  Qp* last = nullptr;
+  do {
+    const auto datagram = bytes.first(std::min(segment_bytes, bytes.size()));
+    bytes = bytes.subspan(datagram.size());
+    Qp* const qp = handle_one(now, path, identification, datagram, last, packet);
+    if (qp == nullptr) continue;
+    if (last != nullptr && last != qp) schedule(now, *last);
+    last = qp;
+    settle_broken_queues(now);
+  } while (!bytes.empty());
+  if (last != nullptr) schedule(now, *last);
+}
+
+// The queue pair that took it, if one did. `likely` saves the look-up when it is the one.
+Nic::Qp* Nic::handle_one(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                         std::span<const std::byte> datagram, Qp* likely, wire::Packet& packet) {
+  const auto refuse = [this](DropReason reason) {
+    drop(reason);
+    return nullptr;
+  };
+  if (const DropReason reason = wire::parse(datagram, packet); reason != DropReason::None) return refuse(reason);
+  const Qpn destination = packet.bth.destination;
+  const bool management = destination == kGsiQpn;
+  Qp* const qp = management                                           ? nullptr
+                 : likely != nullptr && likely->qpn() == destination ? likely
+                                                                      : find(destination);
+  if (!management && qp == nullptr) return refuse(DropReason::BadQpn);  // no answer to an unknown number
+  const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
+  if (reason != DropReason::None) return refuse(reason);
 
   const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, nullptr);
-  if (verdict == wire::IcrcVerdict::Bad ||
-      (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
-    return drop(DropReason::BadIcrc);
+  if (verdict == wire::IcrcVerdict::Bad || (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
+    return refuse(DropReason::BadIcrc);
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
   ++counters_.rcvd_pkts;
   counters_.rcvd_bytes += datagram.size();
 
-  if (management) {
-    ++counters_.rcvd_cm_pkts;
-    cm_->handle_mad(now, path, packet.payload);
-    return;
+  if (!management) {
+    qp->transport.handle_packet(now, packet);
+    return qp;
   }
-  qp->transport.handle_packet(now, packet);
-  schedule(now, *qp);
-  settle_broken_queues(now);
+  ++counters_.rcvd_cm_pkts;
+  cm_->handle_mad(now, path, packet.payload);
+  return nullptr;
 }
 
 }  // namespace verbena::soft

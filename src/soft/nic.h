@@ -86,7 +86,12 @@ class Nic final {
   // ---- Inputs.
   // One UDP payload that arrived at port 4791. `identification` of its IPv4 header, where it can be seen.
   void handle_datagram(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                       std::span<const std::byte> datagram);
+                       std::span<const std::byte> datagram) {
+    handle_datagrams(now, path, identification, datagram, datagram.size());
+  }
+  // Several of one path, back to back, each `segment_bytes` long but for a shorter last.
+  void handle_datagrams(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                        std::span<const std::byte> bytes, std::size_t segment_bytes);
   // Looks at queue pairs whose doorbell rang.
   void handle_doorbells(Instant now);
   bool doorbell_rang() const { return doorbells_.load(std::memory_order_acquire) != nullptr; }
@@ -119,6 +124,8 @@ class Nic final {
 
  private:
   // ingress.cc
+  Qp* handle_one(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
+                 std::span<const std::byte> datagram, Qp* likely, wire::Packet& packet);
   wire::DropReason admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const;
   wire::DropReason admit_management(const wire::Packet& packet) const;
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }

@@ -50,6 +50,7 @@ void Nic::schedule(Instant now, Qp& qp) {
 
 // every queue pair on a completion queue that overran goes to ERR.
 void Nic::settle_broken_queues(Instant now) {
+  if (!events_.any_broken()) return;
   while (const std::optional<core::CqId> cq = events_.poll_broken())
     for (const auto& [number, qp] : qps_) {
       const bool uses = qp->init().send_cq->id() == *cq || qp->init().receive_cq->id() == *cq;

@@ -101,11 +101,7 @@ Bytes Line::emit(const Packet& packet) const {
 
 void Line::seal(const wire::Path& path, Bytes& datagram) {
   const std::size_t covered = datagram.size() - wire::kIcrcBytes;
-  const std::size_t head = std::min(covered, wire::kBthBytes);
-  const std::span<const std::byte> all(datagram);
-  std::uint32_t crc = wire::icrc_begin(path, 0, datagram.size(), all.first(head));
-  crc = wire::icrc_extend(crc, all.subspan(head, covered - head));
-  wire::store_icrc(datagram.data() + covered, crc);
+  wire::store_icrc(datagram.data() + covered, wire::icrc_of(path, 0, std::span(datagram).first(covered)));
 }
 
 // ---- What reaches the peer

@@ -134,14 +134,14 @@ class VirtualWorld::Port final : public soft::Port {
  public:
   Port(VirtualWorld& world, const Gid& address) : world_(world), inbox_(world.inboxes_[address]) {}
 
-  unsigned receive(soft::DatagramSink& sink) override {
-    unsigned count = 0;
-    for (; !inbox_.empty() && inbox_.begin()->first <= world_.now_; ++count) {
+  bool receive(soft::DatagramSink& sink) override {
+    bool any = false;
+    for (; !inbox_.empty() && inbox_.begin()->first <= world_.now_; any = true) {
       const Datagram d = std::move(inbox_.begin()->second);
       inbox_.erase(inbox_.begin());
-      sink.on_datagram(d.path, d.identification, d.bytes);
+      sink.on_datagrams(d.path, d.identification, d.bytes, d.bytes.size());
     }
-    return count;
+    return any;
   }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) world_.send(*train);

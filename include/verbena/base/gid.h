@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -22,15 +23,20 @@ struct Gid {
   static Result<Gid> parse(std::string_view text);
 
   constexpr bool is_ipv4() const {
-    for (int i = 0; i < 10; ++i)
-      if (bytes[static_cast<std::size_t>(i)] != 0) return false;
-    return bytes[10] == 0xff && bytes[11] == 0xff;
+    const auto quarters = std::bit_cast<std::array<std::uint32_t, 4>>(bytes);
+    constexpr auto kMapped = std::bit_cast<std::uint32_t>(std::array<std::uint8_t, 4>{0, 0, 0xff, 0xff});
+    return (quarters[0] | quarters[1]) == 0 && quarters[2] == kMapped;
   }
   constexpr bool is_zero() const { return *this == Gid{}; }
   // "192.0.2.1" for mapped IPv4, RFC 5952 text otherwise.
   std::string to_string() const;
 
   constexpr auto operator<=>(const Gid&) const = default;
+  constexpr bool operator==(const Gid& other) const {  // two words: this is asked of every packet
+    const auto mine = std::bit_cast<std::array<std::uint64_t, 2>>(bytes);
+    const auto its = std::bit_cast<std::array<std::uint64_t, 2>>(other.bytes);
+    return mine[0] == its[0] && mine[1] == its[1];
+  }
 };
 
 }  // namespace verbena

@@ -50,6 +50,7 @@ class EventQueue {
     of_cq(AsyncEventType::CqError, cq);
     broken_.push_back(cq);
   }
+  bool any_broken() const { return !broken_.empty(); }
   std::optional<CqId> poll_broken() {
     if (broken_.empty()) return std::nullopt;
     const CqId cq = broken_.back();

@@ -52,6 +52,7 @@ Result<void> MemoryTable::deregister(Key lkey) {
     quarantine_.erase(quarantine_order_.front().value());
     quarantine_order_.pop_front();
   }
+  by_lkey_.last = by_rkey_.last = nullptr;
   if (!planted(PlantedBug::StaleKeyAccepted)) by_rkey_.erase(found->second.rkey.value());
   by_lkey_.erase(found);
   return {};
@@ -59,9 +60,12 @@ Result<void> MemoryTable::deregister(Key lkey) {
 
 std::byte* MemoryTable::find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,
                              Access wanted) {
-  const auto found = table.find(key.value());
-  if (found == table.end()) return nullptr;
-  const MemoryRegion& region = found->second;
+  if (table.last == nullptr || table.last->first != key.value()) {
+    const auto found = table.find(key.value());
+    if (found == table.end()) return nullptr;
+    table.last = &*found;
+  }
+  const MemoryRegion& region = table.last->second;
   if (region.pd != pd || !includes(region.access, wanted)) return nullptr;
   std::uint64_t limit = region.length;
   if (planted(PlantedBug::RangeCheckOffByOne)) ++limit;

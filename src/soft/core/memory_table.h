@@ -46,7 +46,10 @@ class MemoryTable {
   std::size_t count_of(PdId pd) const;
 
  private:
-  using Table = std::unordered_map<std::uint32_t, MemoryRegion>;  // looked up only, never iterated for effect
+  // Looked up only, never iterated for effect.
+  struct Table : std::unordered_map<std::uint32_t, MemoryRegion> {
+    mutable const value_type* last = nullptr;  // found last: mostly asked for again
+  };
 
   Key fresh_key(const Table& table);
   static std::byte* find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,

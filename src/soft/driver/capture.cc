@@ -76,10 +76,13 @@ void Capture::write(Instant now, const wire::Path& path, std::uint16_t identific
 }
 
 void Capture::received(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                       std::span<const std::byte> datagram) {
-  std::uint16_t found = identification.value_or(0);
-  verifier_.check(path, identification, datagram, &found);
-  write(now, path, found, datagram, wire::PcapngWriter::Direction::Inbound);
+                       std::span<const std::byte> bytes, std::size_t segment_bytes) {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(segment_bytes, bytes.size()))) {
+    const auto datagram = bytes.first(std::min(segment_bytes, bytes.size()));
+    std::uint16_t found = identification.value_or(0);
+    verifier_.check(path, identification, datagram, &found);
+    write(now, path, found, datagram, wire::PcapngWriter::Direction::Inbound);
+  }
 }
 
 void Capture::sent(Instant now, const roce::Train& train) {

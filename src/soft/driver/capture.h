@@ -28,7 +28,7 @@ class Capture {
   // Without `identification` (a socket does not show it) the ICRC tells which it was, whatever the device thought of
   // the packet; 0 where the ICRC is wrong.
   void received(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                std::span<const std::byte> datagram);
+                std::span<const std::byte> bytes, std::size_t segment_bytes);
   void sent(Instant now, const roce::Train& train);
   void flush();
   // The first failure to write, if any: packets are missing in the file.

@@ -48,7 +48,7 @@ TEST(Capture, finds_the_identification_a_socket_does_not_show) {
   for (const Bytes& bytes : sent) {
     wire::IpDatagram ip;
     ASSERT_EQ(wire::parse_ip(bytes, ip), wire::DropReason::None);
-    capture->received({}, ip.path, std::nullopt, ip.payload);
+    capture->received({}, ip.path, std::nullopt, ip.payload, ip.payload.size());
   }
   capture.reset();
 

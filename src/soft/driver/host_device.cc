@@ -77,15 +77,15 @@ void HostDevice::stop_service() {
   if (service_.joinable()) service_.join();
 }
 
-void HostDevice::on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
-                             std::span<const std::byte> datagram) {
-  nic_.handle_datagram(turn_, path, identification, datagram);
-  if (capture_) capture_->received(turn_, path, identification, datagram);
+void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_t> identification,
+                              std::span<const std::byte> bytes, std::size_t segment_bytes) {
+  nic_.handle_datagrams(turn_, path, identification, bytes, segment_bytes);
+  if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
 
 bool HostDevice::drive(When when) {
   turn_ = now();
-  const bool received = port_->receive(*this) != 0;
+  const bool received = port_->receive(*this);
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool sent = transmit(!received || when == When::Serving, when);

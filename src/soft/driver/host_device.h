@@ -83,8 +83,8 @@ class HostDevice final : private DatagramSink {
   Result<void> close_capture();
 
  private:
-  void on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
-                   std::span<const std::byte> datagram) override;
+  void on_datagrams(const wire::Path& path, std::optional<std::uint16_t> identification,
+                    std::span<const std::byte> bytes, std::size_t segment_bytes) override;
   enum class When { Polling, Serving };
   // Runs f() as the owner; f makes nothing due.
   template <class F>

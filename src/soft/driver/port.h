@@ -15,16 +15,17 @@ namespace verbena::soft {
 class DatagramSink {
  public:
   virtual ~DatagramSink() = default;
-  virtual void on_datagram(const wire::Path& path, std::optional<std::uint16_t> identification,
-                           std::span<const std::byte> datagram) = 0;
+  // One datagram, or several back to back, each `segment_bytes` long but for a shorter last.
+  virtual void on_datagrams(const wire::Path& path, std::optional<std::uint16_t> identification,
+                            std::span<const std::byte> bytes, std::size_t segment_bytes) = 0;
 };
 
 // One thread at a time, but for wake-ups through fds().
 class Port {
  public:
   virtual ~Port() = default;
-  // One batch of what waits; returns how many datagrams.
-  virtual unsigned receive(DatagramSink& sink) = 0;
+  // One batch of what waits; false when that is nothing.
+  virtual bool receive(DatagramSink& sink) = 0;
   // In order per path. What cannot leave now is lost, as on any network.
   virtual void send(std::span<const roce::Train* const> trains) = 0;
   // Readable when receive() would find something.

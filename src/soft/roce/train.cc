@@ -35,6 +35,7 @@ void Train::clear() {
 
 void Train::set_path(const wire::Path& path, std::uint32_t source_index) {
   VERBENA_ASSERT(empty());
+  if (path != path_) icrc_bytes_ = 0;
   path_ = path;
   source_index_ = source_index;
 }
@@ -68,45 +69,63 @@ void Train::return_to(const Mark& mark) {
   if (!pieces_.empty()) pieces_.back().size = mark.last_piece_bytes;
 }
 
-bool Train::add_payload(std::span<const Piece> parts, std::size_t payload_bytes, Payload how, std::uint32_t& crc) {
-  if (payload_bytes == 0) return true;
-  if (how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes) {
-    for (const Piece& part : parts) {
-      if (!fault_guard::run([&crc, &part] { crc = wire::icrc_extend(crc, {part.data, part.size}); })) return false;
-      append_piece(part.data, part.size);
-    }
-    return true;
+// The sum goes on over the datagram that is to be added; `bytes` is how long it will be.
+std::uint32_t Train::icrc_over(std::span<const std::byte> begun, std::size_t bytes) {
+  if (bytes != icrc_bytes_) {
+    icrc_start_ = wire::IcrcStart(path_, bytes);
+    icrc_bytes_ = bytes;
   }
-  std::byte* payload = reserve(payload_bytes);
-  std::byte* to = payload;
+  return icrc_start_.over(static_cast<std::uint16_t>(datagrams_), begun);
+}
+
+bool Train::gather(std::span<const Piece> parts, std::uint32_t& crc) {
+  for (const Piece& part : parts) {
+    if (!fault_guard::run([&crc, &part] { crc = wire::icrc_extend(crc, {part.data, part.size}); })) return false;
+    append_piece(part.data, part.size);
+  }
+  return true;
+}
+
+bool Train::copy(std::span<const Piece> parts, std::byte* to) {
   for (const Piece& part : parts) {
     if (!core::dma_read(to, {part.data, part.size})) return false;
     to += part.size;
   }
-  crc = wire::icrc_extend(crc, {payload, payload_bytes});
   return true;
 }
 
 bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
                 Payload how) {
   const std::size_t header_bytes = packet.info().header_bytes;
-  const std::size_t bytes = header_bytes + payload_bytes + packet.bth.pad_count + wire::kIcrcBytes;
+  const std::size_t pad = packet.bth.pad_count;
+  const std::size_t bytes = header_bytes + payload_bytes + pad + wire::kIcrcBytes;
   VERBENA_ASSERT(fits(bytes));
   const Mark before = mark();
-  std::byte* header = reserve(header_bytes);
-  wire::emit_headers(packet, {header, header_bytes});
-  std::uint32_t crc =
-      wire::icrc_begin(path_, static_cast<std::uint16_t>(datagrams_), bytes, {header, header_bytes});
-  if (!add_payload(parts, payload_bytes, how, crc)) {
-    return_to(before);
-    return false;
+  const bool gathers = how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes;
+  const std::size_t here = gathers ? header_bytes : header_bytes + payload_bytes + pad;
+  std::byte* const frame = reserve(gathers ? here : bytes);
+  wire::emit_headers(packet, {frame, header_bytes});
+  std::byte* trailer = frame + here;
+  std::uint32_t crc = 0;
+  if (gathers) {
+    crc = icrc_over({frame, here}, bytes);
+    if (!gather(parts, crc)) {
+      return_to(before);
+      return false;
+    }
+    trailer = reserve(pad + wire::kIcrcBytes);
+    std::memset(trailer, 0, pad);
+    crc = wire::icrc_extend(crc, {trailer, pad});
+    trailer += pad;
+  } else {
+    if (!copy(parts, frame + header_bytes)) {
+      return_to(before);
+      return false;
+    }
+    std::memset(trailer - pad, 0, pad);
+    crc = icrc_over({frame, here}, bytes);
   }
-  std::byte* trailer = reserve(packet.bth.pad_count + wire::kIcrcBytes);
-  if (packet.bth.pad_count != 0) {
-    std::memset(trailer, 0, packet.bth.pad_count);
-    crc = wire::icrc_extend(crc, {trailer, packet.bth.pad_count});
-  }
-  wire::store_icrc(trailer + packet.bth.pad_count, crc);
+  wire::store_icrc(trailer, crc);
   if (empty())
     segment_bytes_ = bytes;
   else if (bytes < segment_bytes_)

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "soft/wire/icrc.h"
 #include "soft/wire/packet.h"
 
 namespace verbena::roce {
@@ -62,7 +63,9 @@ class Train {
   // Pieces one packet may add: header, a payload piece per segment, trailer.
   static constexpr std::size_t max_pieces_per_packet() { return 34; }
   std::byte* reserve(std::size_t bytes);
-  bool add_payload(std::span<const Piece> parts, std::size_t payload_bytes, Payload how, std::uint32_t& crc);
+  std::uint32_t icrc_over(std::span<const std::byte> begun, std::size_t bytes);
+  bool gather(std::span<const Piece> parts, std::uint32_t& crc);
+  static bool copy(std::span<const Piece> parts, std::byte* to);
   // How it stood before a packet that could not be added.
   struct Mark {
     std::size_t arena_used, pieces, last_piece_bytes;
@@ -73,6 +76,8 @@ class Train {
 
   TrainLimits limits_;
   wire::Path path_;
+  wire::IcrcStart icrc_start_;  // for datagrams of that path and ...
+  std::size_t icrc_bytes_ = 0;  // ... of that length
   std::uint32_t source_index_ = 0;
   std::uint32_t datagrams_ = 0;
   std::size_t segment_bytes_ = 0;

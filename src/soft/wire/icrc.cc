@@ -48,12 +48,11 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
   return next;
 }
 
-// Both emitters write the header with every field that may change on the way set to ones.
-std::size_t emit_masked_ipv4(const Path& path, std::uint16_t identification, std::size_t udp_bytes,
-                             bool dont_fragment, std::byte* to) {
+// Both emitters write the header with every field that may change on the way set to ones, the identification 0.
+std::size_t emit_masked_ipv4(const Path& path, std::size_t udp_bytes, bool dont_fragment, std::byte* to) {
   store_be16(to, 0x45ff);
   store_be16(to + 2, static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
-  store_be16(to + 4, identification);
+  store_be16(to + 4, 0);
   store_be16(to + 6, dont_fragment ? 0x4000 : 0);
   store_be16(to + 8, 0xff11);
   store_be16(to + 10, 0xffff);
@@ -71,54 +70,77 @@ std::size_t emit_masked_ipv6(const Path& path, std::size_t udp_bytes, std::byte*
   return kIpv6Bytes;
 }
 
-static_assert(kMaxHeaderBytes <= kMaxIcrcPrefix);
+// The sum is linear: what a byte adds to it, however many others follow, is an exclusive or that depends on that byte
+// and their number alone. So the two bytes of identification, and the ones that stand for the fifth byte of the BTH,
+// come from tables, and the rest of the pseudo header is summed once per path and length.
+struct Tables {
+  std::array<std::uint32_t, 256> high{}, low{};  // of the identification, at the end of the UDP header
+  std::array<std::uint32_t, 256> mask{};         // of turning that byte of the BTH into ones, at the start of the BTH
+};
+
+constexpr Tables make_tables() {
+  std::array<std::uint32_t, 256> byte{};
+  std::array<std::uint8_t, 256> index_of_top{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t sum = i;
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0xedb88320u : 0u);
+    byte[i] = sum;
+    index_of_top[sum >> 24] = static_cast<std::uint8_t>(i);
+  }
+  Tables tables;
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t sum = byte[i];
+    for (std::size_t after = 0; after < kBytesAfterIdentification; ++after) sum = byte[sum & 0xff] ^ (sum >> 8);
+    tables.low[i] = sum;
+    tables.high[i] = byte[sum & 0xff] ^ (sum >> 8);
+    std::uint32_t before = i ^ 0xff;
+    for (int back = 0; back < 4; ++back) {
+      const std::uint32_t index = index_of_top[before >> 24];
+      before = ((before ^ byte[index]) << 8) | index;
+    }
+    tables.mask[i] = before;
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
 
 }  // namespace
 
-std::uint32_t icrc_begin(const Path& path, std::uint16_t identification, std::size_t datagram_bytes,
-                         std::span<const std::byte> headers, bool dont_fragment) {
-  VERBENA_ASSERT(headers.size() >= kBthBytes && headers.size() <= kMaxIcrcPrefix);
-  std::array<std::byte, kIpv6Bytes + kUdpBytes + kMaxIcrcPrefix> buffer;
+IcrcStart::IcrcStart(const Path& path, std::size_t datagram_bytes, bool dont_fragment) : is_ipv4_(path.is_ipv4()) {
+  std::array<std::byte, kIpv6Bytes + kUdpBytes> buffer;
   const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
   std::byte* at = buffer.data();
-  at += path.is_ipv4() ? emit_masked_ipv4(path, identification, udp_bytes, dont_fragment, at)
-                       : emit_masked_ipv6(path, udp_bytes, at);
+  at += is_ipv4_ ? emit_masked_ipv4(path, udp_bytes, dont_fragment, at) : emit_masked_ipv6(path, udp_bytes, at);
   store_be16(at, path.source_port);
   store_be16(at + 2, path.destination_port);
   store_be16(at + 4, static_cast<std::uint16_t>(udp_bytes));
   store_be16(at + 6, 0xffff);
   at += kUdpBytes;
-  std::memcpy(at, headers.data(), headers.size());
-  store_u8(at + 4, 0xff);  // FECN, BECN and six reserved bits
-  at += headers.size();
-  return crc32(kAfterLrh, buffer.data(), static_cast<std::size_t>(at - buffer.data()));
+  sum_ = crc32(kAfterLrh, buffer.data(), static_cast<std::size_t>(at - buffer.data()));
+}
+
+std::uint32_t IcrcStart::over(std::uint16_t identification, std::span<const std::byte> bytes) const {
+  VERBENA_ASSERT(bytes.size() >= kBthBytes);
+  std::uint32_t sum = sum_ ^ kTables.mask[load_u8(bytes.data() + 4)];  // FECN, BECN and six reserved bits
+  if (is_ipv4_) sum ^= kTables.high[identification >> 8] ^ kTables.low[identification & 0xff];
+  return crc32(sum, bytes.data(), bytes.size());
 }
 
 std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes) {
   return bytes.empty() ? crc : crc32(crc, bytes.data(), bytes.size());
 }
 
-std::uint32_t icrc_extend_copy(std::uint32_t crc, std::byte* to, std::span<const std::byte> from) {
-  if (from.empty()) return crc;
-  std::memcpy(to, from.data(), from.size());
-  return crc32(crc, to, from.size());
-}
-
-// A large datagram is cut behind the BTH: ISA-L is fastest on the rest when that is no shorter than the path
-// MTU.
 std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
                       bool dont_fragment) {
-  const std::size_t prefix = covered.size() <= kMaxIcrcPrefix ? covered.size() : kBthBytes;
-  const std::size_t bytes = covered.size() + kIcrcBytes;
-  const std::uint32_t begun = icrc_begin(path, identification, bytes, covered.first(prefix), dont_fragment);
-  return icrc_extend(begun, covered.subspan(prefix));
+  return IcrcStart(path, covered.size() + kIcrcBytes, dont_fragment).over(identification, covered);
 }
 
 void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
 std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_be32(from)); }
 
-// The sum is linear: with identification x it differs from the sum with 0 by the exclusive or of what each
-// set bit of x adds, and that depends on nothing but the number of bytes that follow. Sixteen neighbouring
+// With identification x the sum differs from the sum with 0 by the exclusive or of what each set bit of x adds, and
+// that depends on nothing but the number of bytes that follow. Sixteen neighbouring
 // bits are a burst shorter than the CRC, so no two identifications add the same and the solution is the only
 // one.
 struct IcrcVerifier::Basis {
@@ -183,9 +205,16 @@ IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> i
                                 bool dont_fragment) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return IcrcVerdict::Bad;
   const std::size_t covered = datagram.size() - kIcrcBytes;
+  if (datagram.size() != bytes_ || dont_fragment != dont_fragment_ || path != path_) {
+    start_ = IcrcStart(path, datagram.size(), dont_fragment);
+    path_ = path;
+    bytes_ = datagram.size();
+    dont_fragment_ = dont_fragment;
+  }
   const bool must_solve = path.is_ipv4() && !identification;
-  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(0) : std::uint16_t{0};
-  const std::uint32_t sum = icrc_of(path, assumed, datagram.first(covered), dont_fragment);
+  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(expected_) : std::uint16_t{0};
+  expected_ = static_cast<std::uint16_t>(assumed + 1);
+  const std::uint32_t sum = start_.over(assumed, datagram.first(covered));
   const std::uint32_t difference = sum ^ load_icrc(datagram.data() + covered);
   if (found != nullptr) *found = assumed;
   if (difference == 0) return IcrcVerdict::Exact;
@@ -195,8 +224,10 @@ IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> i
   if (!basis) basis = std::make_unique<Basis>(kBytesAfterIdentification + covered);
   std::uint16_t solution = 0;
   if (!basis->solve(difference, solution)) return IcrcVerdict::Bad;
+  solution = static_cast<std::uint16_t>(solution ^ assumed);
+  expected_ = static_cast<std::uint16_t>(solution + 1);
   if (found != nullptr) *found = solution;
-  return IcrcVerdict::Solved;
+  return solution == 0 ? IcrcVerdict::Exact : IcrcVerdict::Solved;
 }
 
 }  // namespace verbena::wire

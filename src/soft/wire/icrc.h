@@ -14,18 +14,23 @@
 
 namespace verbena::wire {
 
-// As much of a datagram as icrc_begin() takes: a small packet needs one call and no icrc_extend().
-inline constexpr std::size_t kMaxIcrcPrefix = 128;
+// The sum over the masked pseudo header, which is the same for all datagrams of one path and length but for what the
+// identification adds. datagram_bytes is the whole UDP payload with ICRC; `dont_fragment` counts on IPv4 only.
+class IcrcStart {
+ public:
+  IcrcStart() = default;  // of nothing
+  IcrcStart(const Path& path, std::size_t datagram_bytes, bool dont_fragment = true);
+  // The sum goes on over the datagram from its BTH on, as emitted; `bytes` holds at least that. `identification` counts
+  // on IPv4 only.
+  std::uint32_t over(std::uint16_t identification, std::span<const std::byte> bytes) const;
 
-// CRC over the masked pseudo header and `headers`: BTH and extended headers as emitted, at least the BTH, at
-// most kMaxIcrcPrefix bytes; payload may follow. datagram_bytes is the whole UDP payload with ICRC.
-// `identification` and `dont_fragment` count on IPv4 only.
-std::uint32_t icrc_begin(const Path& path, std::uint16_t identification, std::size_t datagram_bytes,
-                         std::span<const std::byte> headers, bool dont_fragment = true);
+ private:
+  std::uint32_t sum_ = 0;
+  bool is_ipv4_ = true;
+};
+
 // Continues over more bytes.
 std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes);
-// Copies bytes and continues over the copy, so that what was summed is what is sent.
-std::uint32_t icrc_extend_copy(std::uint32_t crc, std::byte* to, std::span<const std::byte> from);
 // The sum over a datagram that lies in one piece; `covered` is the UDP payload without its ICRC, at least a
 // BTH.
 std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
@@ -37,7 +42,7 @@ std::uint32_t load_icrc(const std::byte* from);
 // How a received ICRC was found right.
 enum class IcrcVerdict : std::uint8_t {
   Bad,
-  Exact,   // all 32 bits checked: IPv6, known identification, or identification 0
+  Exact,   // all 32 bits checked: IPv6, known identification, 0, or the one after the last
   Solved,  // IPv4 with an identification we cannot see: one of the 65,536 explains the sum, 16 bits checked
 };
 
@@ -60,6 +65,12 @@ class IcrcVerifier {
  private:
   struct Basis;  // what each identification bit adds to the sum, in echelon form, for one length
   std::array<std::unique_ptr<Basis>, 4096 + 128> by_length_;
+  // Of the last datagram; the next one is mostly its like, with the identification after its.
+  Path path_;
+  std::size_t bytes_ = 0;
+  bool dont_fragment_ = true;
+  IcrcStart start_;
+  std::uint16_t expected_ = 0;
 };
 
 }  // namespace verbena::wire

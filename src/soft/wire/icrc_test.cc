@@ -37,8 +37,7 @@ std::uint32_t slow_icrc(std::vector<std::byte> ip) {
 std::vector<std::byte> datagram_with_icrc(const Path& path, std::uint16_t identification,
                                           std::vector<std::byte> bytes) {
   const std::span<const std::byte> covered = std::span{bytes}.first(bytes.size() - kIcrcBytes);
-  const std::uint32_t crc = icrc_begin(path, identification, bytes.size(), covered.first(kBthBytes));
-  store_icrc(bytes.data() + covered.size(), icrc_extend(crc, covered.subspan(kBthBytes)));
+  store_icrc(bytes.data() + covered.size(), icrc_of(path, identification, covered));
   return bytes;
 }
 
@@ -62,17 +61,10 @@ TEST(Icrc, does_not_depend_on_how_the_bytes_are_cut) {
   const std::vector<std::byte> bytes = test::random_bytes(random, 300);
   const std::span<const std::byte> all{bytes};
   const Path path = test::ipv4_path();
-  const std::uint32_t whole = icrc_extend(icrc_begin(path, 7, 304, all.first(12)), all.subspan(12));
-  for (std::size_t headers = 12; headers <= kMaxIcrcPrefix; ++headers) {
-    for (std::size_t cut = headers; cut <= bytes.size(); cut += 17) {
-      std::vector<std::byte> copy(bytes.size() - cut);
-      std::uint32_t crc = icrc_begin(path, 7, 304, all.first(headers));
-      crc = icrc_extend(crc, all.subspan(headers, cut - headers));
-      crc = icrc_extend_copy(crc, copy.data(), all.subspan(cut));
-      ASSERT_EQ(crc, whole);
-      ASSERT_TRUE(std::equal(copy.begin(), copy.end(), bytes.begin() + static_cast<std::ptrdiff_t>(cut)));
-    }
-  }
+  const IcrcStart start(path, 304);
+  const std::uint32_t whole = start.over(7, all);
+  for (std::size_t cut = kBthBytes; cut <= bytes.size(); ++cut)
+    ASSERT_EQ(icrc_extend(start.over(7, all.first(cut)), all.subspan(cut)), whole);
 }
 
 bool is_masked(std::size_t at, unsigned bit, bool ipv4) {
@@ -107,13 +99,29 @@ TEST(Icrc, every_identification_is_solved_for_at_every_kind_of_length) {
   const Path path = test::ipv4_path();
   for (const std::size_t size : {16u, 17u, 20u, 53u, 276u, 1052u, 4156u, 4223u}) {
     std::vector<std::byte> datagram = test::random_bytes(random, size);
-    for (unsigned id = 0; id < 65536; ++id) {
+    for (unsigned i = 0; i < 65536; ++i) {
+      const unsigned id = i * 40503 % 65536;  // each once, none after its neighbour
       datagram = datagram_with_icrc(path, static_cast<std::uint16_t>(id), std::move(datagram));
       std::uint16_t found = 1;
       const IcrcVerdict verdict = verifier.check(path, std::nullopt, datagram, &found);
       ASSERT_EQ(verdict, id == 0 ? IcrcVerdict::Exact : IcrcVerdict::Solved) << size << " " << id;
       ASSERT_EQ(found, id);
     }
+  }
+}
+
+TEST(Icrc, the_identification_after_the_last_is_checked_in_full) {
+  SeededRandom random{8};
+  IcrcVerifier verifier;
+  const Path path = test::ipv4_path();
+  for (unsigned i = 0; i < 300; ++i) {
+    const auto id = static_cast<std::uint16_t>(i % 100);
+    auto datagram = datagram_with_icrc(path, id, test::random_bytes(random, 64 + i % 7));
+    std::uint16_t found = 1;
+    EXPECT_EQ(verifier.check(path, std::nullopt, datagram, &found), IcrcVerdict::Exact);
+    EXPECT_EQ(found, id);
+    datagram[40] ^= std::byte{4};
+    EXPECT_EQ(verifier.check(path, id, datagram, nullptr), IcrcVerdict::Bad);
   }
 }
 

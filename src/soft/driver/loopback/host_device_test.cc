@@ -23,7 +23,7 @@ class DeafPort final : public Port {
   explicit DeafPort(std::uint32_t& longest, std::uint32_t segments)
       : longest_(longest), segments_(segments) {}
   ~DeafPort() override { ::close(fd_); }
-  unsigned receive(DatagramSink&) override { return 0; }
+  bool receive(DatagramSink&) override { return false; }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
     segments_ = 1;  // it has met a network without segmentation

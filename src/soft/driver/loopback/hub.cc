@@ -38,7 +38,7 @@ class HubPort final : public Port {
       : hub_(hub), address_(address), mailbox_(std::move(mailbox)) {}
   ~HubPort() override { hub_.close(address_); }
 
-  unsigned receive(DatagramSink& sink) override {
+  bool receive(DatagramSink& sink) override {
     taken_.clear();
     {
       const std::lock_guard guard(mailbox_->mutex);
@@ -48,8 +48,8 @@ class HubPort final : public Port {
         [[maybe_unused]] const ssize_t n = ::read(mailbox_->fd, &count, sizeof count);
       }
     }
-    for (const Datagram& d : taken_) sink.on_datagram(d.path, d.identification, d.bytes);
-    return static_cast<unsigned>(taken_.size());
+    for (const Datagram& d : taken_) sink.on_datagrams(d.path, d.identification, d.bytes, d.bytes.size());
+    return !taken_.empty();
   }
 
   void send(std::span<const roce::Train* const> trains) override {

@@ -24,21 +24,6 @@ struct ReceivedTrain {
   std::size_t segment_bytes = 0;
 };
 
-// Calls on_datagram(const wire::Path&, std::span<const std::byte>, unsigned index_in_train) for each
-// datagram. Returns how many there were.
-template <class F>
-unsigned split(const ReceivedTrain& train, F&& on_datagram) {
-  if (train.bytes.size() <= train.segment_bytes || train.segment_bytes == 0) {
-    on_datagram(train.path, train.bytes, 0u);
-    return 1;
-  }
-  unsigned index = 0;
-  for (std::size_t at = 0; at < train.bytes.size(); at += train.segment_bytes, ++index)
-    on_datagram(train.path, train.bytes.subspan(at, std::min(train.segment_bytes, train.bytes.size() - at)),
-                index);
-  return index;
-}
-
 // One thread at a time.
 class Receiver {
  public:

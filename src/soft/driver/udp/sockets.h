@@ -63,14 +63,6 @@ class SocketSet {
 
   // See Receiver::receive and Sender.
   std::span<const ReceivedTrain> receive() { return receiver_.receive(counters_); }
-  // on_datagram(const wire::Path&, std::span<const std::byte> datagram, unsigned index_in_train). The bytes
-  // stay until the next receive. Returns how many datagrams there were; 0 when none is waiting.
-  template <class F>
-  unsigned receive_batch(F&& on_datagram) {
-    unsigned count = 0;
-    for (const ReceivedTrain& train : receive()) count += split(train, on_datagram);
-    return count;
-  }
   unsigned send(std::span<OutTrain> trains) { return sender_.send(trains, counters_); }
   // For the length of a capture, say. See SocketOptions::report_hop_limits.
   void report_hop_limits(bool on);

@@ -83,15 +83,21 @@ inline std::vector<Arrival> collect(SocketSet& sockets, std::size_t wanted) {
   while (arrivals.size() < wanted) {
     pollfd waiting{sockets.receive_fd(), POLLIN, 0};
     if (::poll(&waiting, 1, 5'000) <= 0) break;
-    sockets.receive_batch([&](const wire::Path& path, std::span<const std::byte> datagram, unsigned index) {
-      arrivals.push_back({path, Bytes(datagram.begin(), datagram.end()), index});
-    });
+    for (const ReceivedTrain& train : sockets.receive()) {
+      unsigned index = 0;
+      std::span<const std::byte> rest = train.bytes;
+      do {
+        const auto datagram = rest.first(std::min(train.segment_bytes, rest.size()));
+        rest = rest.subspan(datagram.size());
+        arrivals.push_back({train.path, Bytes(datagram.begin(), datagram.end()), index++});
+      } while (!rest.empty());
+    }
   }
   return arrivals;
 }
 
 inline bool is_quiet(SocketSet& sockets) {
-  return sockets.receive_batch([](const wire::Path&, std::span<const std::byte>, unsigned) {}) == 0;
+  return sockets.receive().empty();
 }
 
 inline SocketSet open_at(const Gid& address, SocketOptions options = {}) {

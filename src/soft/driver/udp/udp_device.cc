@@ -27,10 +27,11 @@ class UdpPort final : public Port {
  public:
   explicit UdpPort(SocketSet sockets) : sockets_(std::move(sockets)) {}
 
-  unsigned receive(DatagramSink& sink) override {
-    return sockets_.receive_batch([&](const wire::Path& path, std::span<const std::byte> datagram, unsigned) {
-      sink.on_datagram(path, std::nullopt, datagram);
-    });
+  bool receive(DatagramSink& sink) override {
+    const auto trains = sockets_.receive();
+    for (const udp::ReceivedTrain& train : trains)
+      sink.on_datagrams(train.path, std::nullopt, train.bytes, train.segment_bytes);
+    return !trains.empty();
   }
 
   void send(std::span<const roce::Train* const> trains) override {
