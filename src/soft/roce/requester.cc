@@ -135,7 +135,9 @@ bool Requester::emit(Instant now, Train& train) {
   while (ready()) {
     SendWqe& wqe = *next_request();
     if (!wqe.started) begin(wqe);
-    if (at_failed() || !emit_packet(now, wqe, train)) break;
+    if (at_failed()) break;
+    const std::uint32_t run = middle_run(wqe, train);
+    if (!(run != 0 ? emit_run(now, wqe, run, train) : emit_packet(now, wqe, train))) break;
     added = true;
     if (state_.rnr_only_one) {
       state_.rnr_only_one = false;
@@ -148,6 +150,41 @@ bool Requester::emit(Instant now, Train& train) {
     }
   }
   return added;
+}
+
+// How many of the next packets are alike but for number and payload: sent for the first time, in the middle of a
+// message, and none asks for an answer. 0 unless there are several.
+std::uint32_t Requester::middle_run(const SendWqe& wqe, const Train& train) const {
+  if (wqe.is_read_or_atomic() || has_flag(wqe.flags, SendFlags::Inline) || state_.current_packet == 0 ||
+      state_.next != state_.highest || state_.rnr_only_one)
+    return 0;
+  const std::uint32_t limits[] = {
+      wqe.packets - 1 - state_.current_packet,
+      state_.window.packets() - std::min(state_.in_flight() + 1, state_.window.packets()),
+      link_.config.ack_request_interval - std::min(state_.since_ack_request + 1, link_.config.ack_request_interval),
+  };
+  const std::uint32_t most = *std::min_element(std::begin(limits), std::end(limits));
+  return most < 2 ? 0 : std::min(most, train.room_for_run(link_.mtu()));
+}
+
+bool Requester::emit_run(Instant now, SendWqe& wqe, std::uint32_t count, Train& train) {
+  const std::uint32_t mtu = link_.mtu();
+  const auto sges = link_.qp.send_queue().sges(state_.current);
+  const std::uint32_t offset = state_.current_packet * mtu;
+  PieceList pieces;
+  if (!find_pieces(link_, link_.pd(), sges, offset, count * mtu, Access::None, pieces) || pieces.count != 1)
+    return emit_packet(now, wqe, train);  // one by one as far as it goes
+  wire::Bth bth;
+  bth.opcode = opcode_of(wqe.opcode, false, false);
+  bth.psn = state_.next;
+  bth.destination = link_.qp.attributes().destination;
+  bth.pkey = link_.pkey;
+  if (!train.add_run(bth, pieces.pieces[0].data, mtu, count, Train::Payload::Gather))
+    return emit_packet(now, wqe, train);  // so far as the memory is there
+  link_.counters.sent_pkts += count;
+  link_.counters.sent_bytes += count * (wire::kBthBytes + mtu + wire::kIcrcBytes);
+  advance(now, wqe, count, false);
+  return true;
 }
 
 bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
@@ -213,7 +250,7 @@ void Requester::advance(Instant now, SendWqe& wqe, std::uint32_t packets, bool a
     if (!state_.next.is_before(state_.highest)) state_.window.on_sent(state_.next, now);
     state_.since_ack_request = 0;
   } else {
-    ++state_.since_ack_request;
+    state_.since_ack_request += packets;
   }
   if (wqe.is_read_or_atomic()) ++state_.reads_out;
   const Psn before = state_.next;

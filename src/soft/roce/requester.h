@@ -24,6 +24,8 @@ class Requester {
   bool may_start(const core::SendWqe& wqe) const;
   bool window_admits(const core::SendWqe& wqe) const;
   void begin(core::SendWqe& wqe);
+  std::uint32_t middle_run(const core::SendWqe& wqe, const Train& train) const;
+  bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, Train& train);
   bool emit_packet(Instant now, core::SendWqe& wqe, Train& train);
   bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
   void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);

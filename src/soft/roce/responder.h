@@ -99,6 +99,7 @@ class Responder {
     return !responses_.empty() && responses_.front().kind == Response::Kind::Acknowledge;
   }
   bool emit_read(Train& train);
+  bool emit_read_run(Train& train);
   bool emit_short(Train& train);
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
   enum class Added : std::uint8_t { Yes, NoRoom, Fault };

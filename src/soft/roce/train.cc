@@ -47,6 +47,15 @@ bool Train::fits(std::size_t bytes) const {
          pieces_.size() + max_pieces_per_packet() <= limits_.max_pieces;
 }
 
+std::uint32_t Train::room_for_run(std::size_t payload_bytes) const {
+  const std::size_t bytes = wire::kBthBytes + payload_bytes + wire::kIcrcBytes;
+  if (!fits(bytes) || (!empty() && bytes != segment_bytes_)) return 0;
+  constexpr std::size_t kPiecesEach = 2;  // payload, and what stands between it and the next
+  return static_cast<std::uint32_t>(std::min({std::size_t{limits_.max_datagrams} - datagrams_,
+                                              (limits_.max_bytes - total_bytes_) / bytes,
+                                              (limits_.max_pieces - pieces_.size() - 1) / kPiecesEach}));
+}
+
 std::byte* Train::reserve(std::size_t bytes) {
   VERBENA_ASSERT(arena_used_ + bytes <= arena_.size());
   std::byte* at = arena_.data() + arena_used_;
@@ -101,13 +110,13 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
   const std::size_t bytes = header_bytes + payload_bytes + pad + wire::kIcrcBytes;
   VERBENA_ASSERT(fits(bytes));
   const Mark before = mark();
-  const bool gathers = how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes;
-  const std::size_t here = gathers ? header_bytes : header_bytes + payload_bytes + pad;
-  std::byte* const frame = reserve(gathers ? here : bytes);
+  const bool apart = gathers(payload_bytes, how);
+  const std::size_t here = apart ? header_bytes : header_bytes + payload_bytes + pad;
+  std::byte* const frame = reserve(apart ? here : bytes);
   wire::emit_headers(packet, {frame, header_bytes});
   std::byte* trailer = frame + here;
   std::uint32_t crc = 0;
-  if (gathers) {
+  if (apart) {
     crc = icrc_over({frame, here}, bytes);
     if (!gather(parts, crc)) {
       return_to(before);
@@ -126,12 +135,50 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
     crc = icrc_over({frame, here}, bytes);
   }
   wire::store_icrc(trailer, crc);
+  count_datagram(bytes);
+  return true;
+}
+
+void Train::count_datagram(std::size_t bytes) {
   if (empty())
     segment_bytes_ = bytes;
   else if (bytes < segment_bytes_)
     closed_ = true;
   ++datagrams_;
   total_bytes_ += bytes;
+}
+
+bool Train::add_run(const wire::Bth& bth, const std::byte* data, std::size_t payload_bytes, std::uint32_t count,
+                    Payload how) {
+  VERBENA_ASSERT(count != 0 && count <= room_for_run(payload_bytes));
+  const std::size_t covered = wire::kBthBytes + payload_bytes;
+  const std::size_t bytes = covered + wire::kIcrcBytes;
+  const bool apart = gathers(payload_bytes, how);
+  const Mark before = mark();
+  const std::uint32_t datagrams = datagrams_;
+  wire::Bth header = bth;
+  for (std::uint32_t i = 0; i < count; ++i, ++header.psn, data += payload_bytes) {
+    std::byte* const frame = reserve(apart ? wire::kBthBytes : bytes);
+    wire::emit_bth(header, std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
+    const Piece piece{data, payload_bytes};
+    std::uint32_t crc = 0;
+    bool there = true;
+    if (apart) {
+      crc = icrc_over({frame, wire::kBthBytes}, bytes);
+      there = gather({&piece, 1}, crc);
+    } else {
+      there = copy({&piece, 1}, frame + wire::kBthBytes);
+      if (there) crc = icrc_over({frame, covered}, bytes);
+    }
+    if (!there) {
+      total_bytes_ -= bytes * (datagrams_ - datagrams);
+      datagrams_ = datagrams;
+      return_to(before);
+      return false;
+    }
+    wire::store_icrc(apart ? reserve(wire::kIcrcBytes) : frame + covered, crc);
+    count_datagram(bytes);
+  }
   return true;
 }
 

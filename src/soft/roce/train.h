@@ -52,12 +52,18 @@ class Train {
   void limit_datagrams(std::uint32_t most);
   // Whether one more datagram of that many bytes may join.
   bool fits(std::size_t bytes) const;
+  // How many packets of add_run() may join, of all that are equally long.
+  std::uint32_t room_for_run(std::size_t payload_bytes) const;
   enum class Payload { Copy, Gather };
   // Adds a packet: headers from `packet` (payload member ignored), payload from `parts`.
   // Copy is chosen by the caller where memory may change between two looks (READ responses, retransmissions).
   // False when the memory of `parts` is not there any more: then nothing was added.
   [[nodiscard]] bool add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
                          Payload how);
+  // Adds `count` packets that are a BTH and payload each, up to room_for_run(): the first as `bth` says, the others
+  // with the numbers after its; the payload from `data` on. False as add().
+  [[nodiscard]] bool add_run(const wire::Bth& bth, const std::byte* data, std::size_t payload_bytes,
+                             std::uint32_t count, Payload how);
 
  private:
   // Pieces one packet may add: header, a payload piece per segment, trailer.
@@ -73,6 +79,10 @@ class Train {
   Mark mark() const { return {arena_used_, pieces_.size(), pieces_.empty() ? 0 : pieces_.back().size}; }
   void return_to(const Mark& mark);
   void append_piece(const std::byte* data, std::size_t size);
+  bool gathers(std::size_t payload_bytes, Payload how) const {
+    return how == Payload::Gather && payload_bytes >= limits_.gather_from_bytes;
+  }
+  void count_datagram(std::size_t bytes);
 
   TrainLimits limits_;
   wire::Path path_;
