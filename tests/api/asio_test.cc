@@ -19,12 +19,12 @@ using test::expect_error;
 using test::must;
 
 struct Hosted {
-  asio::io_context io;  // outlives the engine, whose unfinished tasks count as its work
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
   Listener listener = must(Listener::create(engine));
   MemoryRegion here = must(device.allocate_memory(64));
   MemoryRegion there = must(device.allocate_memory(64));
+  asio::io_context io;  // goes before the engine that has unfinished work
   Service rdma{io, engine};
 
   // Until it is stopped or out of work.
@@ -164,6 +164,47 @@ TEST(Asio, what_waits_when_everything_goes_is_destroyed_not_called) {
   }
   EXPECT_EQ(*life, 0);
   EXPECT_EQ(life.use_count(), 1);
+}
+
+// The engine goes on with what it has long after Service and io_context went.
+TEST(Asio, the_end_of_the_service_drops_handlers_and_what_they_waited_for_ends_without_them) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Listener listener = must(Listener::create(engine));
+  MemoryRegion memory = must(device.allocate_memory(64));
+  Connection near = must(Connection::prepare(engine)), other = must(Connection::prepare(engine));
+  Operation receive;
+  near.receive(receive, memory.local());
+  auto life = std::make_shared<int>(0);
+  int steps = 0;
+  {
+    asio::io_context io;
+    Service rdma(io, engine);
+    rdma.async_wait(receive, [life](Result<OperationOutcome>) { ++*life; });
+    const auto step = [](ProgressEngine& on, int& n) -> Task<void> {
+      co_await on.sleep(Duration::milliseconds(5));
+      ++n;
+    };
+    rdma.async_run(step(engine, steps), [life](std::exception_ptr) { ++*life; });
+    // A handler that has the operation it waits for: destroying it ends that.
+    asio::co_spawn(
+        io,
+        [](Service& s, Connection& on, ScatterGather where, std::shared_ptr<int> alive) -> asio::awaitable<void> {
+          Operation own;
+          on.receive(own, where);
+          static_cast<void>(co_await s.async_wait(own));
+          ++*alive;
+        }(rdma, other, memory.local(), life),
+        asio::detached);
+    io.poll();
+    EXPECT_EQ(life.use_count(), 4);
+    EXPECT_EQ(steps, 0);
+  }
+  EXPECT_EQ(life.use_count(), 1);
+  EXPECT_TRUE(engine.run_until([&] { return steps == 1; }, Duration::seconds(30)));
+  receive.cancel();
+  expect_error(receive.wait(), ErrorCode::Cancelled);
+  EXPECT_EQ(*life, 0);
 }
 
 }  // namespace

@@ -34,8 +34,38 @@ using DefaultToken = asio::use_awaitable_t<>;
 struct DefaultToken {};  // name a token
 #endif
 
+// A place in a ring: of a handler that was not called yet, or of the Link whose handlers they are.
+class Unfinished {
+ public:
+  Unfinished() = default;
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+
+  // Each handler destroyed may end others of them, or begin new ones.
+  void drop_others() {
+    while (next_ != this) next_->drop_(*next_);
+  }
+
+ protected:
+  using Drop = void (*)(Unfinished&);  // leaves the ring, and may destroy its object
+  Unfinished(Unfinished& beside, Drop drop) : drop_(drop), previous_(&beside), next_(beside.next_) {
+    previous_->next_ = next_->previous_ = this;
+  }
+  ~Unfinished() { leave(); }
+  void leave() {
+    previous_->next_ = next_;
+    next_->previous_ = previous_;
+    previous_ = next_ = this;
+  }
+
+ private:
+  const Drop drop_ = nullptr;
+  Unfinished* previous_ = this;
+  Unfinished* next_ = this;
+};
+
 // The engine's descriptor in the io_context, kept alive by handlers that are under way.
-class Link : public std::enable_shared_from_this<Link> {
+class Link : public std::enable_shared_from_this<Link>, public Unfinished {
  public:
   Link(asio::io_context& io, ProgressEngine& engine)
       : io_(io), engine_(&engine), descriptor_(io, engine.fd()) {}
@@ -83,24 +113,31 @@ class Link : public std::enable_shared_from_this<Link> {
   asio::posix::stream_descriptor descriptor_;
 };
 
-// A handler, and the work that its executor shall count until it has run.
+// A handler, and the work that its executor shall count, until it is posted or dropped.
 template <class Handler>
-class Pending {
+class Pending : public Unfinished {
  public:
-  Pending(Handler handler, asio::io_context& io)
-      : handler_(std::move(handler)), work_(asio::get_associated_executor(handler_, io.get_executor())) {}
+  Pending(Handler handler, Link& link) : Unfinished(link, drop), body_(std::in_place, std::move(handler), link.io()) {}
 
+  // Nothing, once dropped.
   template <class... Values>
-  void post(Values... values) && {
-    auto executor = work_.get_executor();
-    auto allocator = asio::get_associated_allocator(handler_);
-    asio::post(executor, Call<Values...>{std::move(handler_), std::move(allocator), {std::move(values)...}});
-    work_.reset();
+  void post(Values... values) {
+    std::optional<Body> body = take();
+    if (!body) return;
+    auto executor = body->work.get_executor();
+    auto allocator = asio::get_associated_allocator(body->handler);
+    asio::post(executor, Call<Values...>{std::move(body->handler), std::move(allocator), {std::move(values)...}});
   }
 
  private:
   using Executor = asio::associated_executor_t<Handler, asio::io_context::executor_type>;
   using Allocator = asio::associated_allocator_t<Handler>;
+  struct Body {
+    Body(Handler h, asio::io_context& io)
+        : handler(std::move(h)), work(asio::get_associated_executor(handler, io.get_executor())) {}
+    Handler handler;
+    asio::executor_work_guard<Executor> work;
+  };
   template <class... Values>
   struct Call {
     using allocator_type = Allocator;
@@ -113,8 +150,14 @@ class Pending {
     std::tuple<Values...> values;
   };
 
-  Handler handler_;
-  asio::executor_work_guard<Executor> work_;
+  std::optional<Body> take() {
+    leave();
+    return std::exchange(body_, std::nullopt);
+  }
+  // Destroying the body may destroy the operation or task that has this Pending.
+  static void drop(Unfinished& self) { static_cast<Pending&>(self).take().reset(); }
+
+  std::optional<Body> body_;
 };
 
 // What stands beside an exception.
@@ -136,7 +179,7 @@ struct SignatureOf<void> {
 };
 
 template <class T, class Handler>
-Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
+Task<void> run_and_post(Task<T> task, std::unique_ptr<Pending<Handler>> pending) {
   std::exception_ptr exception;
   if constexpr (std::is_void_v<T>) {
     try {
@@ -144,7 +187,7 @@ Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
     } catch (...) {
       exception = std::current_exception();
     }
-    std::move(pending).post(exception);
+    pending->post(exception);
   } else {
     std::optional<T> value;
     try {
@@ -153,7 +196,7 @@ Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
       exception = std::current_exception();
       value.emplace(no_value<T>());
     }
-    std::move(pending).post(exception, std::move(*value));
+    pending->post(exception, std::move(*value));
   }
 }
 
@@ -168,8 +211,8 @@ Task<void> run_and_post(Task<T> task, Pending<Handler> pending) {
 // Handlers are posted to their executor, the io_context's by default, and never run inside the engine. Callbacks of
 // the library (on_done, on_request, ...) do. While it serves, io_context::run() never lacks work: stop()
 // ends that.
-// Lifetime: the engine and the io_context outlive it. Handlers of what never ended are destroyed, not called: with the
-// operation or the engine that has them, so the io_context outlives those too where something may be left unfinished.
+// Lifetime: the engine and the io_context outlive it. Handlers of what has not ended by then are destroyed with it, and
+// never called; the operations and tasks go on in the engine.
 // Threads: the engine's; so one thread runs the io_context, or a strand-like order is the caller's care.
 // Asio 1.22 does not find the coroutines of clang 14 with libstdc++ by itself: define ASIO_HAS_CO_AWAIT and
 // ASIO_HAS_STD_COROUTINE for the whole program there.
@@ -182,10 +225,13 @@ class Service {
   Service(Service&&) = default;
   Service& operator=(Service&&) = delete;
   ~Service() {
-    if (link_) link_->cut();
+    if (!link_) return;
+    link_->cut();
+    link_->drop_others();
   }
 
-  // The engine is not served any more. Nothing may be started by this object afterwards.
+  // The engine is not served any more; what was started still comes to its handler when another drives it. Nothing may
+  // be started by this object afterwards.
   void stop() { link_->cut(); }
 
   // Completes with Result<OperationOutcome> when the operation is done; takes the place of Operation::on_done(). A
@@ -207,7 +253,8 @@ class Service {
     return asio::async_initiate<Token, typename detail::SignatureOf<T>::type>(
         [link = link_](auto handler, Task<T> run) {
           using Pending = detail::Pending<decltype(handler)>;
-          link->engine().spawn(detail::run_and_post(std::move(run), Pending(std::move(handler), link->io())));
+          auto pending = std::make_unique<Pending>(std::move(handler), *link);
+          link->engine().spawn(detail::run_and_post(std::move(run), std::move(pending)));
         },
         token, std::move(task));
   }
@@ -215,13 +262,13 @@ class Service {
  private:
   template <class Handler>
   static void wait(detail::Link& link, Operation& operation, Handler handler) {
-    auto pending = std::make_unique<detail::Pending<Handler>>(std::move(handler), link.io());
+    auto pending = std::make_unique<detail::Pending<Handler>>(std::move(handler), link);
     if (operation.in_flight())
       return operation.on_done([pending = std::move(pending)](Operation& self) mutable {
-        if (const auto once = std::move(pending)) std::move(*once).post(self.result());
+        if (const auto once = std::move(pending)) once->post(self.result());
       });
-    if (operation.done()) return std::move(*pending).post(operation.result());
-    std::move(*pending).post(Result<OperationOutcome>(
+    if (operation.done()) return pending->post(operation.result());
+    pending->post(Result<OperationOutcome>(
         Error(ErrorCode::WrongState, "wait for an operation that was never started")));
   }
 
