@@ -16,17 +16,13 @@ Result<ConnectionDescription> ConnectionState::describe(std::span<const std::byt
   if (phase_ != ConnectionPhase::Prepared && !(described_ && phase_ == ConnectionPhase::Established))
     return Error(ErrorCode::WrongState, "describe a connection: it is " + std::string(to_string(phase_)) +
                                             "; prepare one, and describe that");
-  if (user_data.size() > ConnectionDescription::kMaxUserData)
-    return Error(ErrorCode::InvalidArgument, "describe a connection: " + std::to_string(user_data.size()) +
-                                                 " bytes of user data, at most " +
-                                                 std::to_string(ConnectionDescription::kMaxUserData));
   if (!told_psn_) told_psn_ = Psn{static_cast<std::uint32_t>(context().random() >> 40)};
   ConnectionDescription own;
+  if (auto ok = own.set_user_data(user_data); !ok) return ok.error();
   own.address = {device_.info().address, channel_->qpn(), *told_psn_, device_.info().active_mtu};
   if (options_.path_mtu != 0) own.address.mtu = options_.path_mtu;
   own.max_rd_atomic = options_.reliability.max_rd_atomic;
   own.max_dest_rd_atomic = options_.reliability.max_dest_rd_atomic;
-  own.user_data.assign(user_data.begin(), user_data.end());
   return own;
 }
 
@@ -52,7 +48,7 @@ Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
   parameters_.responder_resources = options_.reliability.max_dest_rd_atomic;
   parameters_.traffic_class = options_.traffic_class;
   parameters_.flow_label = options_.flow_label;
-  private_data_ = peer.user_data;
+  private_data_.assign(peer.user_data().begin(), peer.user_data().end());
   if (auto ok = bring_up(peer.address.psn, *told_psn_); !ok) {
     give_up(ok.error());
     return ok;

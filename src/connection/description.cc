@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/assert.h"
 #include "device/wire_bytes.h"
 
 namespace verbena {
@@ -14,9 +13,16 @@ constexpr std::size_t kSealBytes = 4;
 constexpr const char* kName = "ConnectionDescription";
 }  // namespace
 
+Result<void> ConnectionDescription::set_user_data(std::span<const std::byte> bytes) {
+  if (bytes.size() > kMaxUserData)
+    return Error(ErrorCode::InvalidArgument, "describe a connection: " + std::to_string(bytes.size()) +
+                                                 " bytes of user data, at most " + std::to_string(kMaxUserData));
+  user_data_.assign(bytes.begin(), bytes.end());
+  return {};
+}
+
 std::vector<std::byte> ConnectionDescription::to_bytes() const {
-  VERBENA_ASSERT(user_data.size() <= kMaxUserData);
-  std::vector<std::byte> out(kUserDataAt + user_data.size() + kSealBytes);
+  std::vector<std::byte> out(kUserDataAt + user_data_.size() + kSealBytes);
   wire_bytes::store_le16(out.data(), static_cast<std::uint16_t>(out.size()));
   out[2] = std::byte{max_rd_atomic};
   out[3] = std::byte{max_dest_rd_atomic};
@@ -25,7 +31,7 @@ std::vector<std::byte> ConnectionDescription::to_bytes() const {
   wire_bytes::store_le32(out.data() + 20, address.qpn.value());
   wire_bytes::store_le32(out.data() + 24, address.psn.value());
   wire_bytes::store_le32(out.data() + 28, address.mtu);
-  std::copy(user_data.begin(), user_data.end(), out.begin() + kUserDataAt);
+  std::copy(user_data_.begin(), user_data_.end(), out.begin() + kUserDataAt);
   wire_bytes::seal(out, 'C');
   return out;
 }
@@ -51,7 +57,7 @@ Result<ConnectionDescription> ConnectionDescription::from_bytes(std::span<const 
   out.address.psn = Psn{wire_bytes::load_le32(bytes.data() + 24)};
   out.address.mtu = wire_bytes::load_le32(bytes.data() + 28);
   const auto user = bytes.subspan(kUserDataAt, size - kMinWireBytes);
-  out.user_data.assign(user.begin(), user.end());
+  out.user_data_.assign(user.begin(), user.end());
   return out;
 }
 

@@ -144,6 +144,12 @@ TEST(Description, is_refused_where_it_does_not_fit) {
   expect_error(near.connect_to(must(near.describe())), ErrorCode::InvalidArgument, "of this side");
   const std::vector<std::byte> much(ConnectionDescription::kMaxUserData + 1);
   expect_error(near.describe(much), ErrorCode::InvalidArgument, "1025", "1024");
+  ConnectionDescription by_hand = must(near.describe(bytes_of("user")));
+  const ConnectionDescription before = by_hand;
+  expect_error(by_hand.set_user_data(much), ErrorCode::InvalidArgument, "1025", "1024");
+  EXPECT_EQ(by_hand, before);
+  must(by_hand.set_user_data(std::span(much).first(ConnectionDescription::kMaxUserData)));
+  EXPECT_EQ(must(ConnectionDescription::from_bytes(by_hand.to_bytes())), by_hand);
   ConnectionDescription six = must(far.describe());
   six.address.gid = *Gid::parse("fe80::1");
   expect_error(near.connect_to(six), ErrorCode::Unreachable, "IP version");

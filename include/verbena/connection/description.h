@@ -27,7 +27,10 @@ struct ConnectionDescription {
   QueuePairAddress address{};
   std::uint8_t max_rd_atomic = 0;       // READ and atomics this side has out at once
   std::uint8_t max_dest_rd_atomic = 0;  // and those it serves at once
-  std::vector<std::byte> user_data{};   // at most kMaxUserData bytes
+
+  std::span<const std::byte> user_data() const { return user_data_; }
+  // Copies them. Errors: InvalidArgument (more than kMaxUserData bytes; nothing has changed).
+  Result<void> set_user_data(std::span<const std::byte> bytes);
 
   std::vector<std::byte> to_bytes() const;
   // What follows the description is ignored. Errors: InvalidArgument (truncated), CorruptData (no description, of
@@ -39,6 +42,9 @@ struct ConnectionDescription {
   static Result<ConnectionDescription> parse(std::string_view text);
 
   bool operator==(const ConnectionDescription&) const = default;
+
+ private:
+  std::vector<std::byte> user_data_;
 };
 
 }  // namespace verbena
