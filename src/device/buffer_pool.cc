@@ -62,6 +62,8 @@ struct SizeClass {
 };
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::uint64_t kMaxBuffers = std::uint64_t{1} << 24;  // of a class: what is kept of each is there at once
+constexpr std::size_t kMaxBytes = std::size_t{1} << 31;
 
 }  // namespace
 
@@ -201,8 +203,13 @@ Result<BufferPool> BufferPool::create(ProtectionDomain& domain, BufferPoolOption
     const std::uint64_t most = std::uint64_t{one.per_slab} * one.max_slabs;
     if (one.bytes == 0 || most == 0)
       return Error(ErrorCode::InvalidArgument, what + "a class of no size or number");
-    if (most > std::uint64_t{1} << 31 || one.bytes > std::size_t{1} << 31)
-      return Error(ErrorCode::InvalidArgument, what + "a class of more than 2^31 buffers, or bytes in one");
+    if (most > kMaxBuffers)
+      return Error(ErrorCode::InvalidArgument, what + "a class of " + std::to_string(most) + " buffers, at most " +
+                                                   std::to_string(kMaxBuffers) +
+                                                   "; lower per_slab or max_slabs");
+    if (one.bytes > kMaxBytes)
+      return Error(ErrorCode::InvalidArgument, what + "buffers of " + std::to_string(one.bytes) +
+                                                   " bytes, at most " + std::to_string(kMaxBytes));
     one.bytes = (one.bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   std::sort(options.classes.begin(), options.classes.end(),

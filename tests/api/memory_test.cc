@@ -80,6 +80,17 @@ TEST_F(Pool, running_dry_is_an_error_with_a_name_and_passes) {
                ErrorCode::InvalidArgument);
 }
 
+TEST_F(Pool, absurd_sizes_are_refused_before_anything_is_allocated_for_them) {
+  ProtectionDomain& domain = device.protection_domain();
+  expect_error(BufferPool::create(domain, {{{64, 1u << 16, 1u << 15}}, Access::None}), ErrorCode::InvalidArgument,
+               "2147483648 buffers", "at most 16777216");
+  expect_error(BufferPool::create(domain, {{{64, 1, ~0u}}, Access::None}), ErrorCode::InvalidArgument,
+               "4294967295 buffers");
+  expect_error(BufferPool::create(domain, {{{std::size_t{1} << 40, 1, 1}}, Access::None}),
+               ErrorCode::InvalidArgument, "1099511627776 bytes");
+  must(BufferPool::create(domain, {{{64, 1u << 16, 1u << 8}}, Access::None}));
+}
+
 TEST_F(Pool, buffers_outlive_their_pool_and_are_zero_at_first) {
   std::vector<Buffer> out;
   {

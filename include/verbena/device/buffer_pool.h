@@ -80,7 +80,8 @@ struct BufferClassStatistics {
 // Threads: any.
 class BufferPool {
  public:
-  // Nothing is allocated yet. Errors: InvalidArgument (no class, a class of no size or number, or over 2^31 buffers).
+  // No buffer is allocated yet. Errors: InvalidArgument (no class, or one of no size or number, of over 2^24 buffers or
+  // of over 2^31 bytes each).
   static Result<BufferPool> create(ProtectionDomain& domain, BufferPoolOptions options = {});
   BufferPool(BufferPool&& other) noexcept;
   BufferPool& operator=(BufferPool&& other) noexcept;
