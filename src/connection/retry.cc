@@ -5,15 +5,16 @@
 
 #include "async/describe.h"
 #include "async/engine_state.h"
+#include "connection/curable.h"
+#include "connection/reject_reason.h"
 
 namespace verbena {
 
-namespace {
-
-bool is_curable(ErrorCode code) {
-  switch (code) {
+bool is_curable(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::Rejected:  // a stale connection is the peer's to end; every attempt has a queue pair of its own
+      return error.domain() == ErrorDomain::CmReject && error.native() == kRejectStale;
     case ErrorCode::InvalidArgument:
-    case ErrorCode::Rejected:
     case ErrorCode::PermissionDenied:
     case ErrorCode::WrongState:
     case ErrorCode::NotSupported:
@@ -22,8 +23,6 @@ bool is_curable(ErrorCode code) {
       return true;
   }
 }
-
-}  // namespace
 
 Reconnector::Reconnector(ProgressEngine& engine, std::string_view address, const ConnectionOptions& options,
                          const RetryPolicy& policy, std::span<const std::byte> private_data)
@@ -75,7 +74,7 @@ Result<Connection> Reconnector::connect() {
       return connection;
     }
     last_error_ = connection.error();
-    if (!is_curable(last_error_->code())) return *last_error_;
+    if (!is_curable(*last_error_)) return *last_error_;
     if (policy_.max_attempts != 0 && attempts_ >= policy_.max_attempts)
       return final_error("gave up as the policy says");
     const Duration pause = pause_after(attempts_);

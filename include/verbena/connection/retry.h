@@ -27,8 +27,8 @@ struct RetryPolicy {
 
 // Connects to one address, and connects again when that connection is lost.
 //
-// What no repetition cures ends connect() at once: InvalidArgument, Rejected, PermissionDenied, WrongState,
-// NotSupported.
+// What no repetition cures ends connect() at once: InvalidArgument, PermissionDenied, WrongState, NotSupported, and
+// Rejected but for a connection that is stale (reason 10), which the peer ends.
 // Lifetime: the engine outlives it. Threads: the engine's; stop() from any.
 class Reconnector {
  public:
