@@ -360,6 +360,37 @@ TEST(ConnectionManager, an_MRA_is_sent_for_a_repeated_REQ_when_the_application_i
   w.client.event(EventType::ConnectResponse);
 }
 
+TEST(ConnectionManager, an_MRA_asks_for_no_less_than_the_REQ_grants_anyway) {
+  for (const std::uint8_t granted : {std::uint8_t{14}, std::uint8_t{20}}) {
+    ManagerConfig asking = quick_config(false, 1), patient = quick_config(false, 2);
+    asking.response_timeout_code = granted;
+    patient.mra_after = Duration::milliseconds(10);
+    patient.mra_service_code = 16;
+    World w(asking, patient);
+    w.request();
+    w.tick(w.client);
+    w.to_server(w.one(w.client));
+    EXPECT_EQ(read<wire::CmMra>(w.one(w.server)).service_timeout, std::max<int>(granted, 16));
+  }
+}
+
+TEST(ConnectionManager, an_application_may_take_longer_than_sixteen_sendings_without_MRA) {
+  ManagerConfig patient = quick_config(false, 2);
+  patient.mra_after = Duration::milliseconds(10);
+  patient.mra_service_code = 19;
+  World w(quick_config(false, 1), patient);
+  w.request();
+  const Instant asked = w.now;
+  while (w.now - asked < retry_interval(10, 14) * 100) {
+    w.tick(w.client);
+    w.server.manager.handle_timeout(w.now);
+    w.exchange();
+  }
+  ASSERT_TRUE(w.server.manager.accept(w.now, w.passive, accept_params()).has_value());
+  w.exchange();
+  w.client.event(EventType::ConnectResponse);
+}
+
 TEST(ConnectionManager, an_MRA_is_sent_for_a_repeated_REP_when_the_application_is_slow) {
   ManagerConfig patient = quick_config(false, 1);
   patient.mra_after = Duration::milliseconds(10);

@@ -135,11 +135,14 @@ void Manager::on_duplicate_req(Instant now, Connection& c, const wire::Path& pat
   ++counters_.cm_duplicates;
   switch (c.state) {
     case State::ReqReceived:
-    case State::MraReqSent:
+    case State::MraReqSent: {
       if (now - c.asked_at < config_.mra_after) return;
+      // Some wait for this time alone from now on: it is no less than what they grant anyway.
+      const std::uint8_t patience = std::max(config_.mra_service_code, capped(req.remote_response_timeout));
       table_.set_state(c, State::MraReqSent);
-      table_.arm(c, std::max(c.deadline, now + code_duration(config_.mra_service_code) + c.interval * 2));
-      return send(c, build_mra(c, wire::CmMessageKind::Req, config_.mra_service_code));
+      table_.arm(c, std::max(c.deadline, now + code_duration(patience) + c.interval * 2));
+      return send(c, build_mra(c, wire::CmMessageKind::Req, patience));
+    }
     case State::RepSent:
     case State::RejectSent:
       return send(c, c.message);
