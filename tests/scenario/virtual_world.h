@@ -150,7 +150,7 @@ class VirtualWorld::Port final : public soft::Port {
   roce::TrainLimits limits() const override { return {}; }
   std::string hint_about(const Gid&) override { return {}; }
   std::vector<std::string> explain() const override { return {"a simulated network"}; }
-  std::vector<soft::NamedCounter> counters() const override { return {}; }
+  std::vector<soft::NamedCounter> counters() override { return {}; }
 
  private:
   VirtualWorld& world_;

@@ -34,7 +34,7 @@ class Port {
   // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
   virtual std::string hint_about(const Gid& peer) = 0;
   virtual std::vector<std::string> explain() const = 0;
-  virtual std::vector<NamedCounter> counters() const = 0;
+  virtual std::vector<NamedCounter> counters() = 0;
 };
 
 }  // namespace verbena::soft

@@ -36,7 +36,7 @@ class DeafPort final : public Port {
   }
   std::string hint_about(const Gid&) override { return {}; }
   std::vector<std::string> explain() const override { return {}; }
-  std::vector<NamedCounter> counters() const override { return {}; }
+  std::vector<NamedCounter> counters() override { return {}; }
 
  private:
   const int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -82,7 +82,7 @@ class HubPort final : public Port {
   std::vector<std::string> explain() const override {
     return {"address " + address_.to_string() + " of a network inside this process"};
   }
-  std::vector<NamedCounter> counters() const override {
+  std::vector<NamedCounter> counters() override {
     const std::lock_guard guard(mailbox_->mutex);
     return {{"loopback_lost", mailbox_->lost}};
   }

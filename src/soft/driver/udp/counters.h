@@ -24,4 +24,19 @@ struct SocketCounters {
   std::uint64_t receive_drops = 0;  // datagrams the kernel dropped because the receive buffer was full
 };
 
+// A count that is kept elsewhere modulo 2^32, without end: read again before that has gone once round.
+class WidenedCount {
+ public:
+  std::uint64_t read(std::uint32_t now) {
+    total_ += now - last_;
+    last_ = now;
+    return total_;
+  }
+  std::uint64_t total() const { return total_; }
+
+ private:
+  std::uint32_t last_ = 0;
+  std::uint64_t total_ = 0;
+};
+
 }  // namespace verbena::soft::udp

@@ -119,11 +119,11 @@ void Receiver::read(std::size_t slot, SocketCounters& counters) {
 }
 
 // Asked for, not told with each datagram: that would cost a tenth of a round trip.
-std::uint32_t Receiver::drops() const {
+std::uint64_t Receiver::drops() {
   std::array<std::uint32_t, SK_MEMINFO_VARS> info{};
   socklen_t size = sizeof info;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return 0;
-  return info[SK_MEMINFO_DROPS];
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return drops_.total();
+  return drops_.read(info[SK_MEMINFO_DROPS]);
 }
 
 }  // namespace verbena::soft::udp

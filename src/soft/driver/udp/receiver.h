@@ -33,8 +33,8 @@ class Receiver {
   int fd() const { return socket_.get(); }
   // What is there now, without waiting; empty when nothing is.
   std::span<const ReceivedTrain> receive(SocketCounters& counters);
-  // Datagrams the kernel had no room for, modulo 2^32.
-  std::uint32_t drops() const;
+  // Datagrams the kernel had no room for.
+  std::uint64_t drops();
 
  private:
   // The largest UDP payload, plus a stride that keeps slots from sharing cache sets.
@@ -49,6 +49,7 @@ class Receiver {
   void read(std::size_t slot, SocketCounters& counters);
 
   Descriptor socket_;
+  WidenedCount drops_;
   Gid local_;
   std::uint16_t port_;
   unsigned finds_in_a_row_ = 0;

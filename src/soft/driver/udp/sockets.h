@@ -69,7 +69,7 @@ class SocketSet {
   unsigned read_errors() { return sender_.read_errors(counters_); }
   std::optional<SendError> poll_error() { return sender_.poll_error(); }
 
-  SocketCounters counters() const {
+  SocketCounters counters() {
     SocketCounters all = counters_;
     all.receive_drops = receiver_.drops();
     return all;

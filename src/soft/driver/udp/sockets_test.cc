@@ -217,6 +217,14 @@ TEST(SocketSet, counts_what_the_kernel_dropped_for_lack_of_room) {
   EXPECT_EQ(to.counters().receive_drops + to.counters().received_datagrams, 100u);
 }
 
+TEST(SocketCounters, a_count_that_goes_round_elsewhere_goes_on_here) {
+  WidenedCount count;
+  EXPECT_EQ(count.read(5), 5u);
+  EXPECT_EQ(count.read(0xffff'fffe), 0xffff'fffeu);
+  EXPECT_EQ(count.read(3), 0x1'0000'0003u);
+  EXPECT_EQ(count.read(3), 0x1'0000'0003u);
+}
+
 TEST(SocketSet, what_arrives_at_a_sending_port_is_nobody_s) {
   SocketSet sockets = open_automatic();
   const Descriptor peer(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -87,7 +87,7 @@ class UdpPort final : public Port {
     };
   }
 
-  std::vector<NamedCounter> counters() const override {
+  std::vector<NamedCounter> counters() override {
     const udp::SocketCounters c = sockets_.counters();
     return {{"udp_send_calls", c.send_calls},
             {"udp_sent_trains", c.sent_trains},
