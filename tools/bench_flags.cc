@@ -64,7 +64,7 @@ constexpr Reason kReasons[] = {
     {"--reversed", false, "exchange the roles: start the server where the client was"},
     {"--run_infinitely", false, "-D takes up to a million seconds"},
     {"--source_ip", true, "-d takes an address"},
-    {"--tclass", true, "-T marks the packets, with -R"},
+    {"--tclass", true, "-T marks the packets"},
     {"--typical_pkt_size", true, "there is no rate limiter"},
     {"--use_hugepages", false, "the kernel decides about the pages of memory allocated here"},
     {"--use_old_post_send", false, "there is one way to post"},
@@ -147,7 +147,7 @@ void add_common(CLI::App& command, BenchFlags& flags) {
                                           "Retry after 4 us times 2 to this power (perftest's own default is 14)");
   require_whole(timeout_code->capture_default_str(), 1, 31);
   auto* traffic_class = command.add_option("-T,--tos", settings.traffic_class,
-                                           "With -R: traffic class of this end's packets, DSCP << 2");
+                                           "Traffic class of this end's packets, DSCP << 2");
   require_whole(traffic_class, 0, 255);
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
@@ -221,7 +221,6 @@ std::string finish_bench_flags(BenchFlags& flags) {
   if (flags.device_port != 1) return "-i: a device here has one port, number 1";
   if (flags.gid_index != 0)
     return "-x: a device here has one GID, index 0, which is its address; -d chooses another";
-  if (settings.traffic_class != 0 && !settings.managed) return "-T marks the connections that -R makes: give both";
   if (settings.all_sizes && flags.size) return "-a measures all sizes, and -s one: give one of the two";
   if (settings.duration != 0 && flags.iterations) return "-D measures for a time, and -n a number: give one of the two";
   settings.client = !flags.host.empty();

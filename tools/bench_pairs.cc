@@ -109,13 +109,14 @@ Result<void> BenchPairs::exchange_addresses(BenchControl& control) {
   const auto theirs = message->find("pairs");
   if (theirs == message->end() || !theirs->is_array() || theirs->size() != by_hand_.size())
     return Error(ErrorCode::ProtocolError, "the other side tells of another number of queue pairs");
+  const PacketMarks marks{.traffic_class = settings_.traffic_class};
   for (std::size_t i = 0; i < by_hand_.size(); ++i) {
     const nlohmann::json& text = (*theirs)[i];
     auto address = QueuePairAddress::from_bytes(from_hex(text.is_string() ? text.get<std::string>() : ""));
     if (!address) return std::move(address).error();
     const std::uint32_t own = settings_.mtu == 0 ? by_hand_[i].address().mtu : settings_.mtu;
     mtu_ = address->mtu = std::min(address->mtu, own);
-    if (auto done = by_hand_[i].connect(*address, reliability()); !done) return done;
+    if (auto done = by_hand_[i].connect(*address, reliability(), marks); !done) return done;
   }
   return {};
 }

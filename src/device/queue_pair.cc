@@ -2,6 +2,7 @@
 #include "verbena/device/queue_pair.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "device/queue_pair_steps.h"
@@ -67,9 +68,15 @@ Result<void> QueuePair::to_init(Access access) {
   return queue_pair_steps::to_init(*context_, qpn_, type_, access);
 }
 
-Result<void> QueuePair::to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options) {
+Result<void> QueuePair::to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options,
+                               const PacketMarks& marks) {
+  constexpr std::uint32_t kMaxFlowLabel = 0xfffff;
+  if (marks.flow_label > kMaxFlowLabel)
+    return Error(ErrorCode::InvalidArgument, "connect a queue pair: flow label " + std::to_string(marks.flow_label) +
+                                                 ", at most " + std::to_string(kMaxFlowLabel));
   const std::uint32_t mtu = peer.mtu == 0 ? address_.mtu : std::min(address_.mtu, peer.mtu);
-  return queue_pair_steps::to_rtr(*context_, qpn_, type_, {peer.gid, peer.qpn, peer.psn, mtu}, options);
+  return queue_pair_steps::to_rtr(*context_, qpn_, type_,
+                                  {peer.gid, peer.qpn, peer.psn, mtu, marks.traffic_class, marks.flow_label}, options);
 }
 
 Result<void> QueuePair::to_rts(const ReliabilityOptions& options) {
@@ -78,8 +85,9 @@ Result<void> QueuePair::to_rts(const ReliabilityOptions& options) {
 
 Result<void> QueuePair::to_error() { return queue_pair_steps::to_error(*context_, qpn_); }
 
-Result<void> QueuePair::connect(const QueuePairAddress& peer, const ReliabilityOptions& options) {
-  return to_init(options.access).and_then([&] { return to_rtr(peer, options); }).and_then([&] {
+Result<void> QueuePair::connect(const QueuePairAddress& peer, const ReliabilityOptions& options,
+                                const PacketMarks& marks) {
+  return to_init(options.access).and_then([&] { return to_rtr(peer, options, marks); }).and_then([&] {
     return to_rts(options);
   });
 }

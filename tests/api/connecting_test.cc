@@ -90,6 +90,40 @@ TEST(Marks, traffic_class_is_on_the_packets_of_both_directions) {
   std::remove(file.c_str());
 }
 
+TEST(Marks, those_of_queue_pairs_connected_by_hand_are_each_side_s_own) {
+  const std::string file = ::testing::TempDir() + "marks_by_hand.pcapng";
+  {
+    OpenOptions capturing;
+    capturing.pcap_file = file;
+    Device device = must(Device::open(capturing)), peer = must(Device::open());
+    CompletionQueue queue = must(device.create_completion_queue(4)), idle = must(peer.create_completion_queue(4));
+    QueuePair near = must(device.create_queue_pair(queue)), far = must(peer.create_queue_pair(idle));
+    must(near.to_init());
+    expect_error(near.to_rtr(far.address(), {}, {.flow_label = 1 << 20}), ErrorCode::InvalidArgument, "1048576",
+                 "1048575");
+    must(near.to_rtr(far.address(), {}, {.traffic_class = 0x68, .flow_label = 0xfffff}));
+    must(near.to_rts());
+    EXPECT_EQ(must(near.query()).address.traffic_class, 0x68);
+    EXPECT_EQ(must(near.query()).address.flow_label, 0xfffffu);
+    must(far.connect(near.address(), {}, {.traffic_class = 0x28}));
+    MemoryRegion memory = must(peer.allocate_memory(64)), own = must(device.allocate_memory(64));
+    const ScatterGather piece = own.local();
+    SendRequest read;
+    read.opcode = SendOpcode::RdmaRead;
+    read.local = {&piece, 1};
+    read.remote_address = memory.remote().address;
+    read.rkey = memory.remote().rkey;
+    ASSERT_TRUE(near.post_send(read));
+    std::optional<Completion> done;
+    while (!(done = queue.poll_one())) peer.progress();
+    EXPECT_EQ(done->status, CompletionStatus::Success);
+  }
+  // As above: the request, and the response as the peer marks it.
+  EXPECT_TRUE(has_packet_beginning(file, std::string_view("\x45\x68\x00\x3c", 4)));
+  EXPECT_TRUE(has_packet_beginning(file, std::string_view("\x45\x28\x00\x70", 4)));
+  std::remove(file.c_str());
+}
+
 TEST(Marks, a_flow_label_has_twenty_bits) {
   test::Pair pair;
   ConnectionOptions options;

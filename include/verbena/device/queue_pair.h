@@ -52,6 +52,12 @@ struct ReliabilityOptions {
   Access access = Access::All;  // what the peer may do through this queue pair, within its regions' rights
 };
 
+// What the packets of a queue pair carry for routers: the one says which queue, the other keeps it on one way.
+struct PacketMarks {
+  std::uint8_t traffic_class = 0;  // IPv4 TOS, IPv6 traffic class (DSCP << 2)
+  std::uint32_t flow_label = 0;    // 20 bits, on IPv6; picks the UDP source port on both. 0: none, any port
+};
+
 // What a queue pair is made with.
 struct QueuePairOptions {
   QueuePairType type = QueuePairType::ReliableConnected;
@@ -88,14 +94,17 @@ class QueuePair {
 
   // RESET to INIT: receives may be posted from now on.
   Result<void> to_init(Access access = Access::All);
-  // INIT to RTR: messages of `peer` are taken. The path MTU is the smaller of both sides'.
-  Result<void> to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options = {});
+  // INIT to RTR: messages of `peer` are taken. The path MTU is the smaller of both sides'; the marks are this side's
+  // own. Errors: InvalidArgument (a flow label of more than 20 bits).
+  Result<void> to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options = {},
+                      const PacketMarks& marks = {});
   // RTR to RTS: requests are sent. `psn` is address().psn, as told to the peer.
   Result<void> to_rts(const ReliabilityOptions& options = {});
   // All requests end as Flushed.
   Result<void> to_error();
   // From RESET to RTS: the three steps above.
-  Result<void> connect(const QueuePairAddress& peer, const ReliabilityOptions& options = {});
+  Result<void> connect(const QueuePairAddress& peer, const ReliabilityOptions& options = {},
+                       const PacketMarks& marks = {});
   // What the peer must know. The PSN was drawn when the queue pair was made.
   const QueuePairAddress& address() const { return address_; }
 
