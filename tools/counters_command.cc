@@ -40,7 +40,7 @@ struct CountersOptions {
 struct CounterReading {
   std::uint64_t pid = 0, number = 0;  // the number tells apart the devices of a process
   std::string program, device, address;
-  bool open = false;
+  bool open = false, ended = false;  // ended: its process, without closing the device
   std::vector<std::pair<std::string, std::uint64_t>> counters;
 };
 
@@ -61,17 +61,16 @@ std::optional<CounterReading> read_one(const fs::path& path) {
   reading.number = *number;
   std::ifstream file(path);
   for (std::string key, value; file >> key >> value;) {
-    if (key == "device") reading.device = printable(value);
+    if (key == "program") reading.program = printable(value);
+    else if (key == "device") reading.device = printable(value);
     else if (key == "address") reading.address = printable(value);
     else if (key == "open") reading.open = value == "yes";
     else if (const auto count = parse_whole(value, 0, ~std::uint64_t{0}))
       reading.counters.emplace_back(printable(key), *count);
   }
-  std::ifstream comm("/proc/" + std::to_string(reading.pid) + "/comm");
-  std::string program;
   // A process that ended without closing its device has left the file as it was.
-  if (std::getline(comm, program)) reading.program = printable(program);
-  else reading.open = false;
+  reading.ended = reading.open && !fs::exists("/proc/" + std::to_string(reading.pid), error);
+  if (reading.ended) reading.open = false;
   return reading;
 }
 
@@ -94,8 +93,8 @@ std::string key_of(const CounterReading& reading, const std::string& name) {
 void print_table(const CountersOptions& options, const std::vector<CounterReading>& all, const Values& before,
                  double seconds, std::FILE* out) {
   for (const CounterReading& reading : all) {
-    say(out, "{} ({}), {} at {}{}\n", reading.pid, reading.program.empty() ? "ended" : reading.program, reading.device,
-        reading.address, reading.open ? "" : ", closed");
+    const char* state = reading.open ? "" : reading.ended ? ", ended without closing it" : ", closed";
+    say(out, "{} ({}), {} at {}{}\n", reading.pid, reading.program, reading.device, reading.address, state);
     for (const auto& [name, value] : reading.counters) {
       if (value == 0 && !options.zeros) continue;
       const auto old = before.find(key_of(reading, name));

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -66,6 +68,17 @@ Result<std::string> file_of_own(const std::string& name) {
   }
 }
 
+namespace {
+
+// One word: values in the file are.
+std::string program_name() {
+  std::string name = program_invocation_short_name;
+  std::ranges::replace_if(name, [](unsigned char c) { return std::isspace(c) != 0; }, '_');
+  return name;
+}
+
+}  // namespace
+
 class CounterFile::Writer {
  public:
   Writer(std::string path, provider::Context& context) : path_(std::move(path)), context_(context) {}
@@ -83,8 +96,8 @@ class CounterFile::Writer {
 
   Result<void> write(bool open) {
     const DeviceInfo& info = context_.info();
-    std::string text =
-        "device " + info.name + "\naddress " + info.address.to_string() + "\nopen " + (open ? "yes\n" : "no\n");
+    std::string text = "program " + program_name() + "\ndevice " + info.name + "\naddress " +
+                       info.address.to_string() + "\nopen " + (open ? "yes\n" : "no\n");
     for (const NamedCounter& one : context_.counters()) text += one.name + " " + std::to_string(one.value) + "\n";
     if (text == written_) return {};
     const std::string draft = path_ + ".new";

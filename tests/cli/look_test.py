@@ -25,7 +25,8 @@ def counters_of_a_command_are_shown_at_its_end(setting):
     server = Server(setting, "ping", "-s")
     ping = setting.command("ping", server.address, "-c", "20", "-i", "0")
     output, errors = run(setting, "counters", "--", *ping)
-    check("20 done, 0 failed" in output and "rcvd_pkts" in errors and "closed" in errors, output + errors)
+    check("20 done, 0 failed" in output and "rcvd_pkts" in errors, output + errors)
+    check("(verbena), " in errors and ", closed\n" in errors, errors)
     check("rcvd_pkts" not in output, output)
     check(" 0\n" not in errors and " 0\n" in run(setting, "counters", "-z", "--", *ping)[1], errors)
     output, _ = run(setting, "counters", "--json", "--", *ping, "-q")
@@ -62,7 +63,8 @@ def a_running_program_can_be_watched(setting):
     server.process.kill()
     server.process.wait(PATIENCE)
     one, = present()
-    check(not one["open"] and one["counters"]["rcvd_pkts"] >= 50, one)
+    check(not one["open"] and one["counters"]["rcvd_pkts"] >= 50 and one["program"] == "verbena", one)
+    check("(verbena), " in (told := run(setting, "counters", "--folder", folder)[0]) and "ended without" in told, told)
     for name, text in (("device-1-1", b"\xff\x1b[2J nonsense\nx y\n"), ("device-x-1", b"a 1\n"), ("other", b"")):
         with open(os.path.join(folder, name), "wb") as file:
             file.write(text)
