@@ -25,7 +25,7 @@ Result<UniqueFd> open_parent(const std::string& path) {
     return Error(ErrorCode::NotFound, "there is no directory " + printable(path) + " to put it in");
   if (!entry) return std::move(entry).error();
   if (entry->status.kind != EntryKind::Directory)
-    return Error(ErrorCode::InvalidArgument, printable(path) + " is not a directory");
+    return Error(ErrorCode::NotFound, printable(path) + " is not a directory");
   return std::move(entry->fd);
 }
 

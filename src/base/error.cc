@@ -87,6 +87,7 @@ ErrorCode code_of_errno(int number) {
     case EINVAL:
       return ErrorCode::InvalidArgument;
     case ENOENT:
+    case ENOTDIR:
     case ENODEV:
       return ErrorCode::NotFound;
     case EEXIST:

@@ -101,10 +101,15 @@ def places_are_found_as_with_cp(setting):
         check(os.path.exists(setting.path("served", name)), name)
     for url in ("none/mine", "mine/below", "none/"):
         _, errors = setting.run("put", setting.path("mine"), server.url(url), status=1)
-        check(errors.startswith("verbena put: "), errors)
+        check(errors.startswith("verbena put: NotFound: "), errors)
     for path in ("none/x", "mine/x", "none/"):
         _, errors = setting.run("get", server.url("mine"), setting.path(path), status=1)
-        check(errors.startswith("verbena get: "), errors)
+        check(errors.startswith("verbena get: NotFound: "), errors)
+    missing = [("get", server.url(path), "x") for path in ("none", "none/x", "mine/x")]
+    missing += [("put", setting.path(*path), server.url("x")) for path in (("none", "x"), ("mine", "x"))]
+    for words in missing:
+        _, errors = setting.run(*words, status=1)
+        check(errors.startswith(f"verbena {words[0]}: NotFound: "), errors)
     server.stop()
     say("into directories, under new names, beside missing parents")
 
