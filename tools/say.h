@@ -17,7 +17,8 @@ void say(std::FILE* file, fmt::format_string<Args...> format, Args&&... args) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), file));
 }
 
-// The exit status: `status`, or kExitFailure, and a word about it, when not all of standard output was written.
+// The exit status: `status`, or kExitFailure, and a word about it, when not all of standard output was written. When
+// that is because its reader has gone, the program ends here, as one does that SIGPIPE ends, with no word.
 int finish_output(int status);
 
 }  // namespace verbena::tools

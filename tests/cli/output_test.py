@@ -2,6 +2,7 @@
 """Standard output and error that nobody reads, or that a full device does not take."""
 
 import os
+import signal
 import subprocess
 
 from command import PATIENCE, Server, check, digest, main, say, write_file
@@ -21,9 +22,12 @@ def closed_pipe():
 
 def a_reader_that_has_seen_enough_ends_nothing_badly(setting):
     for words in (("sim", "--seed", "42", "--trace"), ("sim", "--seed", "42"), ("devices", "--json"), ("--help",)):
-        with closed_pipe() as gone, open("/dev/full", "wb") as full:
-            for where in (gone, full):
-                check(status_of(setting, *words, stdout=where) == 1, f"{words} to {where.name}")
+        with open("/dev/full", "wb") as full:
+            check(status_of(setting, *words, stdout=full) == 1, f"{words} to {full.name}")
+        with closed_pipe() as gone:
+            done = subprocess.run(setting.command(*words), stdout=gone, stderr=subprocess.PIPE, timeout=PATIENCE,
+                                  check=False)
+            check(done.returncode == -signal.SIGPIPE and not done.stderr, f"{words}: {done.returncode} {done.stderr}")
     with open("/dev/full", "wb") as full:
         done = subprocess.run(setting.command("sim"), stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE,
                               check=False)
@@ -32,8 +36,8 @@ def a_reader_that_has_seen_enough_ends_nothing_badly(setting):
                           stderr=subprocess.DEVNULL) as traced:
         check(traced.stdout.readline(), "no trace")
         traced.stdout.close()
-        check(traced.wait(PATIENCE) == 1, "the trace's reader left")
-    say("status 1 and a word about it")
+        check(traced.wait(PATIENCE) == -signal.SIGPIPE, "the trace's reader left")
+    say("a full device: status 1 and a word about it; a reader that left: as SIGPIPE ends a program")
 
 
 def errors_nobody_takes_leave_the_status(setting):
@@ -63,7 +67,7 @@ def a_server_outlives_the_reader_of_its_words(setting):
     for _ in range(3):
         setting.run("ping", server.address, "-c", "1")
     check(server.alive(), "the ping server ended")
-    server.stop(expected=1)
+    server.stop(expected=-signal.SIGPIPE)
     say("served on, with standard error closed and full, and with standard output closed")
 
 
