@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -65,10 +66,11 @@ void add(ProgressEngine& engine, const char* address) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    add(engine, argv[1]);
+  if (peer != nullptr)
+    add(engine, peer);
   else
     serve(device, engine);
 }

@@ -7,6 +7,7 @@
 #include <asio/detached.hpp>
 
 #include "echo_client.h"
+#include "peer_argument.h"
 #include "verbena/async/asio.h"
 
 namespace {
@@ -36,10 +37,11 @@ asio::awaitable<void> listen(asio::io_context& io, Service& rdma, Device& device
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1) {
-    echo::call_many(device, engine, argv[1]);
+  if (peer != nullptr) {
+    echo::call_many(device, engine, peer);
     return 0;
   }
   Listener listener = or_exit(Listener::create(engine));

@@ -7,6 +7,7 @@
 #include <list>
 
 #include "echo_client.h"
+#include "peer_argument.h"
 
 namespace {
 
@@ -50,10 +51,11 @@ void serve(Device& device, ProgressEngine& engine) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    echo::call_many(device, engine, argv[1]);
+  if (peer != nullptr)
+    echo::call_many(device, engine, peer);
   else
     serve(device, engine);
 }

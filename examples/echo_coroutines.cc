@@ -4,6 +4,7 @@
 //   echo_coroutines                      serves twenty clients and prints where
 //   echo_coroutines 127.0.0.1:7471       is twenty clients
 #include "echo_client.h"
+#include "peer_argument.h"
 
 namespace {
 
@@ -34,10 +35,11 @@ Task<void> listen(Device& device, ProgressEngine& engine) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    echo::call_many(device, engine, argv[1]);
+  if (peer != nullptr)
+    echo::call_many(device, engine, peer);
   else
     engine.run(listen(device, engine));
 }

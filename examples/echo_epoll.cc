@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "echo_client.h"
+#include "peer_argument.h"
 
 namespace {
 
@@ -58,10 +59,11 @@ void watch(int epoll, int fd) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1) {
-    echo::call_many(device, engine, argv[1]);
+  if (peer != nullptr) {
+    echo::call_many(device, engine, peer);
     return 0;
   }
   Tally tally;

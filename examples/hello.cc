@@ -6,6 +6,7 @@
 #include <string>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -48,11 +49,12 @@ void call(ProgressEngine& engine, const MemoryRegion& inbox, const char* address
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
   const MemoryRegion inbox = or_exit(device.allocate_memory(256));
-  if (argc > 1)
-    call(engine, inbox, argv[1]);
+  if (peer != nullptr)
+    call(engine, inbox, peer);
   else
     serve(engine, inbox);
 }

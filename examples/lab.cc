@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -131,7 +132,8 @@ void print_what_arrives(CompletionQueue& completions, const MemoryRegion& memory
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int tcp = argc > 1 ? call_peer(argv[1]) : wait_for_peer();
+  const char* where = peer_argument(argc, argv);
+  const int tcp = where != nullptr ? call_peer(where) : wait_for_peer();
 
   Device device = or_exit(Device::open());
   const MemoryRegion memory = or_exit(device.allocate_memory(2 * kHalf));
@@ -141,7 +143,7 @@ int main(int argc, char** argv) {
   const auto peer = or_exit(QueuePairAddress::from_bytes(swap(tcp, queue_pair.address().to_bytes())));
   const auto theirs = or_exit(RemoteMemory::from_bytes(swap(tcp, memory.remote().to_bytes())));
   or_exit(queue_pair.connect(peer));
-  if (argc > 1) {
+  if (where != nullptr) {
     meet(tcp);  // the peer has its receives
     send_and_write(queue_pair, completions, memory, theirs);
   } else {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -75,9 +76,10 @@ void call(ProgressEngine& engine, const char* address) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1) return call(engine, argv[1]), 0;
+  if (peer != nullptr) return call(engine, peer), 0;
   Server server(engine);
   std::printf("listening on %s\n", server.address().c_str());
   std::fflush(stdout);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -48,10 +49,11 @@ void meet(ProgressEngine& engine, const fs::path& mine, const fs::path& theirs, 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv, "FOLDER");
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1) {
-    const fs::path folder = argv[1];
+  if (peer != nullptr) {
+    const fs::path folder = peer;
     return meet(engine, folder / "second", folder / "first", "hello, I found your folder"), 0;
   }
   std::string name = (fs::temp_directory_path() / "verbena-XXXXXX").string();

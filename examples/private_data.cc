@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -97,12 +98,13 @@ void visit(ProgressEngine& engine, const MemoryRegion& inbox, const MemoryRegion
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
   const MemoryRegion inbox = or_exit(device.allocate_memory(256));
   const MemoryRegion outbox = or_exit(device.allocate_memory(256, Access::None));
-  if (argc > 1)
-    visit(engine, inbox, outbox, argv[1]);
+  if (peer != nullptr)
+    visit(engine, inbox, outbox, peer);
   else
     host(engine, inbox, outbox);
 }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -55,10 +56,11 @@ void copy(Device& device, ProgressEngine& engine, const char* address) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    copy(device, engine, argv[1]);
+  if (peer != nullptr)
+    copy(device, engine, peer);
   else
     lend(device, engine);
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -57,10 +58,11 @@ void use(Device& device, ProgressEngine& engine, const char* address) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    use(device, engine, argv[1]);
+  if (peer != nullptr)
+    use(device, engine, peer);
   else
     serve(device, engine);
 }

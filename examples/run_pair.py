@@ -2,7 +2,7 @@
 """Runs an example as a user would: run_pair.py PROGRAM CLIENTS EXPECTED...
 
 Starts PROGRAM as server, then CLIENTS more that connect to the address it prints; every EXPECTED text must appear
-in what they say together, and all must succeed."""
+in what they say together, and all must succeed. It also knows --help, and refuses what it does not know."""
 
 import subprocess
 import sys
@@ -10,7 +10,16 @@ import sys
 SECONDS = 120
 
 
+def explains_itself(program):
+    for words, status in ((["--help"], 0), (["--nonsense"], 2), (["127.0.0.1:1", "more"], 2)):
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+        told, silent = (done.stdout, done.stderr) if status == 0 else (done.stderr, done.stdout)
+        if done.returncode != status or not told.startswith(f"usage: {program} [") or silent:
+            sys.exit(f"{words}: status {done.returncode}, {done.stdout!r}, {done.stderr!r}")
+
+
 def main(program, clients, expected):
+    explains_itself(program)
     server = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
     address = server.stdout.readline().split()[-1]
     others = [subprocess.Popen([program, address], stdout=subprocess.PIPE, text=True) for _ in range(clients)]

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "or_exit.h"
+#include "peer_argument.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -66,10 +67,11 @@ void fill(Device& device, ProgressEngine& engine, const char* address) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (argc > 1)
-    fill(device, engine, argv[1]);
+  if (peer != nullptr)
+    fill(device, engine, peer);
   else
     serve(device, engine);
 }
