@@ -7,7 +7,8 @@ namespace verbena::cm {
 namespace {
 
 // A REQ as a client at `source` would send it; distinct `n`, distinct connection.
-MadBytes forged_req(const World& w, const Gid& source, std::uint32_t n, std::uint64_t guid = 0xabcd) {
+MadBytes forged_req(const World& w, const Gid& source, std::uint32_t n, std::uint64_t guid = 0xabcd,
+                    std::uint8_t traffic_class = 0) {
   wire::CmReq req;
   req.local_comm_id = n;
   req.service_id = wire::service_id(PortSpace::Tcp, kPort);
@@ -17,6 +18,7 @@ MadBytes forged_req(const World& w, const Gid& source, std::uint32_t n, std::uin
   req.max_cm_retries = 15;
   req.local_response_timeout = req.remote_response_timeout = 14;
   req.primary.ack_timeout = 14;
+  req.primary.traffic_class = traffic_class;
   req.primary.local_gid = source;
   req.primary.remote_gid = w.server.manager.config().local;
   wire::CmaHeader cma;
@@ -344,8 +346,7 @@ TEST(ConnectionManager, S10_without_an_accept_never_more_goes_out_than_came_in) 
 
 TEST(ConnectionManager, answers_carry_the_traffic_class_of_the_question_without_congestion_marks) {
   World w;
-  const MadBytes req = forged_req(w, w.client.gid(), 1);
-  w.server.manager.handle_mad(w.now, path_between(w.client.gid(), w.server.gid(), 0x6b), req);
+  hand_in(w, w.client.gid(), forged_req(w, w.client.gid(), 1, 0xabcd, 0x6b));
   const ConnectionId id = w.server.event(EventType::ConnectRequest).connection;
   ASSERT_TRUE(w.server.manager.accept(w.now, id, accept_params()).has_value());
   const auto sent = w.server.sent(w.now);

@@ -115,7 +115,7 @@ void Manager::admit(Instant now, const wire::Path& path, const wire::MadHeader& 
                            : capped(req.primary.ack_timeout);
   p.retry_count = req.retry_count;
   p.rnr_retry_count = req.rnr_retry_count;
-  p.traffic_class = without_ecn(path.traffic_class);
+  p.traffic_class = without_ecn(req.primary.traffic_class);
   p.flow_label = req.primary.flow_label;
   p.remote_srq = req.srq;
   keep(c.private_data, wire::user_part(req.private_data));

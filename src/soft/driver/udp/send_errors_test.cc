@@ -172,6 +172,7 @@ void refuse_segmentation(const SocketSet& sockets) {
 TEST(Segmentation, refused_train_leaves_as_single_datagrams_and_is_remembered) {
   SocketSet from = open_automatic();
   SocketSet to = open_automatic();
+  to.report_ip_fields(true);
   refuse_segmentation(from);
   TrainBuilder builder(from);
   builder.add(to.address(), 200, 200);

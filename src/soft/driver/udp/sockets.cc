@@ -64,11 +64,8 @@ Result<void> configure_receiver(int fd, const Gid& address, const SocketOptions&
   setup.want(SOL_SOCKET, SO_RCVBUF, static_cast<int>(options.receive_buffer_bytes));
   if (options.coalescing) setup.want(IPPROTO_UDP, UDP_GRO, 1);
   if (options.busy_poll_us != 0) setup.want(SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(options.busy_poll_us));
-  if (address.is_ipv4()) {
-    setup.need(IPPROTO_IP, IP_RECVTOS, 1, "IP_RECVTOS");
-  } else {
+  if (!address.is_ipv4()) {
     setup.need(IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY");
-    setup.need(IPPROTO_IPV6, IPV6_RECVTCLASS, 1, "IPV6_RECVTCLASS");
     // Peers send UDP checksum 0 (the kernel's Soft-RoCE does); the ICRC covers what it would.
     setup.need(IPPROTO_UDP, UDP_NO_CHECK6_RX, 1, "UDP_NO_CHECK6_RX");
   }
@@ -218,16 +215,15 @@ Result<SocketSet> SocketSet::open(const SocketOptions& options) {
                 options.hop_limit);
   Receiver receiver(std::move(bound->socket), local.gid, wire::kRocePort, options.receive_slots);
   SocketSet sockets(std::move(bound->local), std::move(receiver), std::move(sender), granted);
-  if (options.report_hop_limits) sockets.report_hop_limits(true);
+  if (options.report_ip_fields) sockets.report_ip_fields(true);
   return sockets;
 }
 
-void SocketSet::report_hop_limits(bool on) {
-  if (local_.gid.is_ipv4()) {
-    set(receive_fd(), IPPROTO_IP, IP_RECVTTL, on ? 1 : 0);
-  } else {
-    set(receive_fd(), IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on ? 1 : 0);
-  }
+void SocketSet::report_ip_fields(bool on) {
+  const bool ipv4 = local_.gid.is_ipv4();
+  const int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+  set(receive_fd(), level, ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT, on ? 1 : 0);
+  set(receive_fd(), level, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, on ? 1 : 0);
 }
 
 }  // namespace verbena::soft::udp

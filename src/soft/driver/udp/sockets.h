@@ -33,8 +33,8 @@ struct SocketOptions {
   bool segmentation = true;  // UDP_SEGMENT
   bool coalescing = true;    // UDP_GRO
   std::uint8_t hop_limit = 64;
-  // Whether arrivals tell their hop limit, at some 50 ns each; otherwise their paths say 64.
-  bool report_hop_limits = false;
+  // Whether arrivals tell their traffic class and hop limit, at some 50 ns each; otherwise their paths say 0 and 64.
+  bool report_ip_fields = false;
   unsigned busy_poll_us = 0;  // SO_BUSY_POLL; ignored where the kernel refuses
 };
 
@@ -64,8 +64,8 @@ class SocketSet {
   // See Receiver::receive and Sender.
   std::span<const ReceivedTrain> receive() { return receiver_.receive(counters_); }
   unsigned send(std::span<OutTrain> trains) { return sender_.send(trains, counters_); }
-  // For the length of a capture, say. See SocketOptions::report_hop_limits.
-  void report_hop_limits(bool on);
+  // For the length of a capture, say. See SocketOptions::report_ip_fields.
+  void report_ip_fields(bool on);
   unsigned read_errors() { return sender_.read_errors(counters_); }
   std::optional<SendError> poll_error() { return sender_.poll_error(); }
 

@@ -56,7 +56,7 @@ TEST(SocketSet, carries_single_datagrams_with_their_path) {
 
 TEST(SocketSet, carries_traffic_class_and_hop_limit) {
   SocketOptions telling;
-  telling.report_hop_limits = true;
+  telling.report_ip_fields = true;
   SocketSet from = open_automatic();
   SocketSet to = open_automatic(telling);
   TrainBuilder builder(from);
@@ -68,18 +68,25 @@ TEST(SocketSet, carries_traffic_class_and_hop_limit) {
   expect_delivery(from, to, builder);
 }
 
-TEST(SocketSet, tells_hop_limits_while_asked_to) {
+TEST(SocketSet, tells_traffic_class_and_hop_limit_while_asked_to) {
   SocketSet from = open_automatic();
   SocketSet to = open_automatic();
   TrainBuilder builder(from);
-  for (int i = 0; i < 3; ++i) builder.add(to.address(), 100, 100).path.hop_limit = 17;
+  for (int i = 0; i < 3; ++i) {
+    OutTrain& train = builder.add(to.address(), 100, 100);
+    train.path.hop_limit = 17;
+    train.path.traffic_class = 8;
+  }
   std::vector<unsigned> told;
   for (std::size_t i = 0; i < 3; ++i) {
-    to.report_hop_limits(i == 1);
+    to.report_ip_fields(i == 1);
     ASSERT_EQ(from.send({&builder.trains()[i], 1}), 1u);
-    for (const Arrival& arrival : collect(to, 1)) told.push_back(arrival.path.hop_limit);
+    for (const Arrival& arrival : collect(to, 1)) {
+      told.push_back(arrival.path.hop_limit);
+      told.push_back(arrival.path.traffic_class);
+    }
   }
-  EXPECT_THAT(told, ::testing::ElementsAre(64u, 17u, 64u));
+  EXPECT_THAT(told, ::testing::ElementsAre(64u, 0u, 17u, 8u, 64u, 0u));
 }
 
 TEST(SocketSet, splits_a_train_with_a_shorter_last_datagram) {
@@ -164,7 +171,7 @@ TEST(SocketSet, speaks_to_itself_over_ipv6) {
   testing::TestNetwork::enter();
   SocketOptions options;
   options.address = kIpv6Loopback;
-  options.report_hop_limits = true;
+  options.report_ip_fields = true;
   auto opened = SocketSet::open(options);
   if (!opened) GTEST_SKIP() << opened.error().to_string();  // no IPv6, or somebody else tests on ::1
   SocketSet sockets = std::move(opened).value();

@@ -121,7 +121,7 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
   udp::SocketOptions socket_options;
   socket_options.address = options.address;
   socket_options.automatic_loopback = options.address.is_zero();
-  socket_options.report_hop_limits = !options.pcap_file.empty();
+  socket_options.report_ip_fields = !options.pcap_file.empty();
   if (options.receive_buffer_bytes != 0) socket_options.receive_buffer_bytes = options.receive_buffer_bytes;
   Result<SocketSet> sockets = SocketSet::open(socket_options);
   if (!sockets) return std::move(sockets).error();

@@ -160,7 +160,7 @@ TEST_F(WireImage, ipv6_train_is_as_we_would_write_it) {
 
 TEST_F(WireImage, receives_what_a_peer_sends_with_any_identification_and_no_checksum) {
   SocketSet sockets = open_at(kHere);
-  sockets.report_hop_limits(true);
+  sockets.report_ip_fields(true);
   wire::Path path;
   path.source = kThere;
   path.destination = kHere;
@@ -179,6 +179,7 @@ TEST_F(WireImage, receives_what_a_peer_sends_with_any_identification_and_no_chec
 TEST_F(WireImage, receives_ipv6_without_checksum) {
   if (!has_ipv6_) GTEST_SKIP() << "needs IPv6";
   SocketSet sockets = open_at(kHere6);
+  sockets.report_ip_fields(true);
   wire::Path path;
   path.source = kThere6;
   path.destination = kHere6;
