@@ -48,15 +48,25 @@ DropReason Nic::admit_management(const wire::Packet& packet) const {
   return DropReason::None;
 }
 
+// One datagram, and its place in its train.
+struct Nic::Arrival {
+  const wire::Path& path;
+  std::optional<std::uint16_t> identification;
+  std::span<const std::byte> datagram;
+  std::uint16_t index = 0;
+};
+
 // Most datagrams that come together are of one queue pair: it is looked up and entered in the lists once.
 void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
                            std::span<const std::byte> bytes, std::size_t segment_bytes) {
   wire::Packet packet;
   Qp* last = nullptr;
+  Arrival arrival{path, identification, {}, 0};
   do {
-    const auto datagram = bytes.first(std::min(segment_bytes, bytes.size()));
-    bytes = bytes.subspan(datagram.size());
-    Qp* const qp = handle_one(now, path, identification, datagram, last, packet);
+    arrival.datagram = bytes.first(std::min(segment_bytes, bytes.size()));
+    bytes = bytes.subspan(arrival.datagram.size());
+    Qp* const qp = handle_one(now, arrival, last, packet);
+    ++arrival.index;
     if (qp == nullptr) continue;
     if (last != nullptr && last != qp) schedule(now, *last);
     last = qp;
@@ -66,8 +76,8 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
 }
 
 // The queue pair that took it, if one did. `likely` saves the look-up when it is the one.
-Nic::Qp* Nic::handle_one(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                         std::span<const std::byte> datagram, Qp* likely, wire::Packet& packet) {
+Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::Packet& packet) {
+  const auto& [path, identification, datagram, index] = arrival;
   const auto refuse = [this](DropReason reason) {
     drop(reason);
     return nullptr;
@@ -82,7 +92,7 @@ Nic::Qp* Nic::handle_one(Instant now, const wire::Path& path, std::optional<std:
   const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
   if (reason != DropReason::None) return refuse(reason);
 
-  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, nullptr);
+  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, nullptr, true, index);
   if (verdict == wire::IcrcVerdict::Bad || (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
     return refuse(DropReason::BadIcrc);
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;

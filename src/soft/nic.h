@@ -124,8 +124,8 @@ class Nic final {
 
  private:
   // ingress.cc
-  Qp* handle_one(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
-                 std::span<const std::byte> datagram, Qp* likely, wire::Packet& packet);
+  struct Arrival;
+  Qp* handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::Packet& packet);
   wire::DropReason admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const;
   wire::DropReason admit_management(const wire::Packet& packet) const;
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }

@@ -16,7 +16,8 @@ struct NicConfig {
   std::uint32_t path_mtu = 1024;                    // largest path MTU, from the interface
   std::vector<std::uint16_t> source_ports{0xC000};  // data leaves from these; a queue pair keeps one
   std::uint16_t pkey = 0xffff;
-  bool refuse_solved_icrc = false;  // strict: an IPv4 identification that cannot be seen must be 0 or follow the last
+  // Strict: an IPv4 identification that cannot be seen must be 0 or the place in the train.
+  bool refuse_solved_icrc = false;
   std::uint32_t max_queue_pairs = 16384;
   std::uint32_t max_completion_queues = 16384;
   std::uint32_t max_completion_entries = 1u << 22;

@@ -35,7 +35,7 @@ void Train::clear() {
 
 void Train::set_path(const wire::Path& path, std::uint32_t source_index) {
   VERBENA_ASSERT(empty());
-  if (path != path_) icrc_bytes_ = 0;
+  if (path != path_) icrc_start_ = wire::IcrcStart(path);
   path_ = path;
   source_index_ = source_index;
 }
@@ -76,15 +76,6 @@ void Train::return_to(const Mark& mark) {
   arena_used_ = mark.arena_used;
   pieces_.resize(mark.pieces);
   if (!pieces_.empty()) pieces_.back().size = mark.last_piece_bytes;
-}
-
-// The sum goes on over the datagram that is to be added; `bytes` is how long it will be.
-std::uint32_t Train::icrc_over(std::span<const std::byte> begun, std::size_t bytes) {
-  if (bytes != icrc_bytes_) {
-    icrc_start_ = wire::IcrcStart(path_, bytes);
-    icrc_bytes_ = bytes;
-  }
-  return icrc_start_.over(static_cast<std::uint16_t>(datagrams_), begun);
 }
 
 bool Train::gather(std::span<const Piece> parts, std::uint32_t& crc) {

@@ -69,7 +69,10 @@ class Train {
   // Pieces one packet may add: header, a payload piece per segment, trailer.
   static constexpr std::size_t max_pieces_per_packet() { return 34; }
   std::byte* reserve(std::size_t bytes);
-  std::uint32_t icrc_over(std::span<const std::byte> begun, std::size_t bytes);
+  // The sum goes on over the datagram that is to be added; `bytes` is how long it will be.
+  std::uint32_t icrc_over(std::span<const std::byte> begun, std::size_t bytes) const {
+    return icrc_start_.over(static_cast<std::uint16_t>(datagrams_), bytes, begun);
+  }
   bool gather(std::span<const Piece> parts, std::uint32_t& crc);
   static bool copy(std::span<const Piece> parts, std::byte* to);
   // How it stood before a packet that could not be added.
@@ -86,8 +89,7 @@ class Train {
 
   TrainLimits limits_;
   wire::Path path_;
-  wire::IcrcStart icrc_start_;  // for datagrams of that path and ...
-  std::size_t icrc_bytes_ = 0;  // ... of that length
+  wire::IcrcStart icrc_start_{path_};
   std::uint32_t source_index_ = 0;
   std::uint32_t datagrams_ = 0;
   std::size_t segment_bytes_ = 0;

@@ -99,7 +99,6 @@ bool Transport::ready(Instant now, bool flush_acks) {
 }
 
 bool Transport::emit(Instant now, bool flush_acks, Train& train) {
-  if (!ready(now, flush_acks)) return false;
   train.clear();
   train.set_path(link_.path, link_.source_index);
   const QueuePairState state = link_.qp.state();

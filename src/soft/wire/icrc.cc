@@ -48,11 +48,10 @@ std::uint32_t crc32(std::uint32_t crc, const std::byte* bytes, std::size_t count
   return next;
 }
 
-// Both emitters write the header with every field that may change on the way set to ones, the identification 0.
-std::size_t emit_masked_ipv4(const Path& path, std::size_t udp_bytes, bool dont_fragment, std::byte* to) {
+// Both emitters write the header with every field that may change on the way set to ones; lengths and identification 0.
+std::size_t emit_masked_ipv4(const Path& path, bool dont_fragment, std::byte* to) {
   store_be16(to, 0x45ff);
-  store_be16(to + 2, static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
-  store_be16(to + 4, 0);
+  store_be32(to + 2, 0);
   store_be16(to + 6, dont_fragment ? 0x4000 : 0);
   store_be16(to + 8, 0xff11);
   store_be16(to + 10, 0xffff);
@@ -61,69 +60,89 @@ std::size_t emit_masked_ipv4(const Path& path, std::size_t udp_bytes, bool dont_
   return kIpv4Bytes;
 }
 
-std::size_t emit_masked_ipv6(const Path& path, std::size_t udp_bytes, std::byte* to) {
+std::size_t emit_masked_ipv6(const Path& path, std::byte* to) {
   store_be32(to, 0x6fffffff);
-  store_be16(to + 4, static_cast<std::uint16_t>(udp_bytes));
+  store_be16(to + 4, 0);
   store_be16(to + 6, 0x11ff);
   std::memcpy(to + 8, path.source.bytes.data(), 16);
   std::memcpy(to + 24, path.destination.bytes.data(), 16);
   return kIpv6Bytes;
 }
 
-// The sum is linear: what a byte adds to it, however many others follow, is an exclusive or that depends on that byte
-// and their number alone. So the two bytes of identification, and the ones that stand for the fifth byte of the BTH,
-// come from tables, and the rest of the pseudo header is summed once per path and length.
-struct Tables {
-  std::array<std::uint32_t, 256> high{}, low{};  // of the identification, at the end of the UDP header
-  std::array<std::uint32_t, 256> mask{};         // of turning that byte of the BTH into ones, at the start of the BTH
+// The sum is linear: what a byte adds to it is an exclusive or that depends on that byte and the number of those that
+// follow, and on no other. So the fields that change from datagram to datagram, and the ones that stand for the fifth
+// byte of the BTH, come from tables.
+class Tables {
+ public:
+  constexpr Tables() {
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t sum = i;
+      for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0xedb88320u : 0u);
+      step_[i] = sum;
+      index_of_top_[sum >> 24] = static_cast<std::uint8_t>(i);
+    }
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t before = i ^ 0xff;
+      for (int back = 0; back < 4; ++back) {
+        const std::uint32_t index = index_of_top_[before >> 24];
+        before = ((before ^ step_[index]) << 8) | index;
+      }
+      mask[i] = before;
+    }
+    identification = of_field(kBytesAfterIdentification);
+    ipv4_bytes = of_field(kBytesAfterIdentification + 2);
+    ipv6_bytes = of_field(kIpv6Bytes - 6 + kUdpBytes);
+    udp_bytes = of_field(2);
+  }
+
+  // A field of two bytes, by the number of those between it and the BTH.
+  struct Field {
+    std::array<std::uint32_t, 256> high{}, low{};
+    std::uint32_t operator()(std::size_t value) const { return high[value >> 8 & 0xff] ^ low[value & 0xff]; }
+  };
+  Field identification, ipv4_bytes, ipv6_bytes, udp_bytes;
+  std::array<std::uint32_t, 256> mask{};  // of turning that fifth byte into ones, at the start of the BTH
+
+ private:
+  constexpr Field of_field(std::size_t bytes_after) const {
+    Field field;
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t sum = step_[i];
+      for (std::size_t after = 0; after < bytes_after; ++after) sum = step_[sum & 0xff] ^ (sum >> 8);
+      field.low[i] = sum;
+      field.high[i] = step_[sum & 0xff] ^ (sum >> 8);
+    }
+    return field;
+  }
+
+  std::array<std::uint32_t, 256> step_{};
+  std::array<std::uint8_t, 256> index_of_top_{};
 };
 
-constexpr Tables make_tables() {
-  std::array<std::uint32_t, 256> byte{};
-  std::array<std::uint8_t, 256> index_of_top{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t sum = i;
-    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0xedb88320u : 0u);
-    byte[i] = sum;
-    index_of_top[sum >> 24] = static_cast<std::uint8_t>(i);
-  }
-  Tables tables;
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t sum = byte[i];
-    for (std::size_t after = 0; after < kBytesAfterIdentification; ++after) sum = byte[sum & 0xff] ^ (sum >> 8);
-    tables.low[i] = sum;
-    tables.high[i] = byte[sum & 0xff] ^ (sum >> 8);
-    std::uint32_t before = i ^ 0xff;
-    for (int back = 0; back < 4; ++back) {
-      const std::uint32_t index = index_of_top[before >> 24];
-      before = ((before ^ byte[index]) << 8) | index;
-    }
-    tables.mask[i] = before;
-  }
-  return tables;
-}
-
-constexpr Tables kTables = make_tables();
+constexpr Tables kTables;
 
 }  // namespace
 
-IcrcStart::IcrcStart(const Path& path, std::size_t datagram_bytes, bool dont_fragment) : is_ipv4_(path.is_ipv4()) {
+IcrcStart::IcrcStart(const Path& path, bool dont_fragment) : is_ipv4_(path.is_ipv4()) {
   std::array<std::byte, kIpv6Bytes + kUdpBytes> buffer;
-  const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
   std::byte* at = buffer.data();
-  at += is_ipv4_ ? emit_masked_ipv4(path, udp_bytes, dont_fragment, at) : emit_masked_ipv6(path, udp_bytes, at);
+  at += is_ipv4_ ? emit_masked_ipv4(path, dont_fragment, at) : emit_masked_ipv6(path, at);
   store_be16(at, path.source_port);
   store_be16(at + 2, path.destination_port);
-  store_be16(at + 4, static_cast<std::uint16_t>(udp_bytes));
+  store_be16(at + 4, 0);
   store_be16(at + 6, 0xffff);
   at += kUdpBytes;
   sum_ = crc32(kAfterLrh, buffer.data(), static_cast<std::size_t>(at - buffer.data()));
 }
 
-std::uint32_t IcrcStart::over(std::uint16_t identification, std::span<const std::byte> bytes) const {
+std::uint32_t IcrcStart::over(std::uint16_t identification, std::size_t datagram_bytes,
+                              std::span<const std::byte> bytes) const {
   VERBENA_ASSERT(bytes.size() >= kBthBytes);
-  std::uint32_t sum = sum_ ^ kTables.mask[load_u8(bytes.data() + 4)];  // FECN, BECN and six reserved bits
-  if (is_ipv4_) sum ^= kTables.high[identification >> 8] ^ kTables.low[identification & 0xff];
+  const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
+  std::uint32_t sum = sum_ ^ kTables.udp_bytes(udp_bytes);
+  sum ^= is_ipv4_ ? kTables.ipv4_bytes(kIpv4Bytes + udp_bytes) ^ kTables.identification(identification)
+                  : kTables.ipv6_bytes(udp_bytes);
+  sum ^= kTables.mask[load_u8(bytes.data() + 4)];  // FECN, BECN and six reserved bits
   return crc32(sum, bytes.data(), bytes.size());
 }
 
@@ -133,7 +152,7 @@ std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes) {
 
 std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
                       bool dont_fragment) {
-  return IcrcStart(path, covered.size() + kIcrcBytes, dont_fragment).over(identification, covered);
+  return IcrcStart(path, dont_fragment).over(identification, covered.size() + kIcrcBytes, covered);
 }
 
 void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
@@ -202,19 +221,17 @@ IcrcVerifier& IcrcVerifier::operator=(IcrcVerifier&&) noexcept = default;
 
 IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> identification,
                                 std::span<const std::byte> datagram, std::uint16_t* found,
-                                bool dont_fragment) {
+                                bool dont_fragment, std::uint16_t likely) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return IcrcVerdict::Bad;
   const std::size_t covered = datagram.size() - kIcrcBytes;
-  if (datagram.size() != bytes_ || dont_fragment != dont_fragment_ || path != path_) {
-    start_ = IcrcStart(path, datagram.size(), dont_fragment);
+  if (dont_fragment != dont_fragment_ || path != path_) {
+    start_ = IcrcStart(path, dont_fragment);
     path_ = path;
-    bytes_ = datagram.size();
     dont_fragment_ = dont_fragment;
   }
   const bool must_solve = path.is_ipv4() && !identification;
-  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(expected_) : std::uint16_t{0};
-  expected_ = static_cast<std::uint16_t>(assumed + 1);
-  const std::uint32_t sum = start_.over(assumed, datagram.first(covered));
+  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(likely) : std::uint16_t{0};
+  const std::uint32_t sum = start_.over(assumed, datagram.size(), datagram.first(covered));
   const std::uint32_t difference = sum ^ load_icrc(datagram.data() + covered);
   if (found != nullptr) *found = assumed;
   if (difference == 0) return IcrcVerdict::Exact;
@@ -225,7 +242,6 @@ IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> i
   std::uint16_t solution = 0;
   if (!basis->solve(difference, solution)) return IcrcVerdict::Bad;
   solution = static_cast<std::uint16_t>(solution ^ assumed);
-  expected_ = static_cast<std::uint16_t>(solution + 1);
   if (found != nullptr) *found = solution;
   return solution == 0 ? IcrcVerdict::Exact : IcrcVerdict::Solved;
 }

@@ -14,19 +14,17 @@
 
 namespace verbena::wire {
 
-// The sum over the masked pseudo header, which is the same for all datagrams of one path and length but for what the
-// identification adds. datagram_bytes is the whole UDP payload with ICRC; `dont_fragment` counts on IPv4 only.
+// The sum over what the masked pseudo headers of one path have in common. `dont_fragment` counts on IPv4 only.
 class IcrcStart {
  public:
-  IcrcStart() = default;  // of nothing
-  IcrcStart(const Path& path, std::size_t datagram_bytes, bool dont_fragment = true);
-  // The sum goes on over the datagram from its BTH on, as emitted; `bytes` holds at least that. `identification` counts
-  // on IPv4 only.
-  std::uint32_t over(std::uint16_t identification, std::span<const std::byte> bytes) const;
+  explicit IcrcStart(const Path& path, bool dont_fragment = true);
+  // The sum goes on over the datagram from its BTH on, as emitted; `bytes` holds at least that. datagram_bytes is the
+  // whole UDP payload with ICRC. `identification` counts on IPv4 only.
+  std::uint32_t over(std::uint16_t identification, std::size_t datagram_bytes, std::span<const std::byte> bytes) const;
 
  private:
   std::uint32_t sum_ = 0;
-  bool is_ipv4_ = true;
+  bool is_ipv4_;
 };
 
 // Continues over more bytes.
@@ -42,7 +40,7 @@ std::uint32_t load_icrc(const std::byte* from);
 // How a received ICRC was found right.
 enum class IcrcVerdict : std::uint8_t {
   Bad,
-  Exact,   // all 32 bits checked: IPv6, known identification, 0, or the one after the last
+  Exact,   // all 32 bits checked: IPv6, or an identification that is known, 0, or the likely one
   Solved,  // IPv4 with an identification we cannot see: one of the 65,536 explains the sum, 16 bits checked
 };
 
@@ -58,19 +56,18 @@ class IcrcVerifier {
   // `identification` when the receive path shows it (raw socket, simulator, capture); otherwise nullopt:
   // solved for. *found receives the identification that explains the sum (0 on IPv6); `found` may be null. A
   // datagram shorter than BTH and ICRC is Bad, and so is one longer than any packet of the largest path MTU
-  // whose identification must be solved for.
+  // whose identification must be solved for. `likely` is tried before solving: the place in a train.
   IcrcVerdict check(const Path& path, std::optional<std::uint16_t> identification,
-                    std::span<const std::byte> datagram, std::uint16_t* found, bool dont_fragment = true);
+                    std::span<const std::byte> datagram, std::uint16_t* found, bool dont_fragment = true,
+                    std::uint16_t likely = 0);
 
  private:
   struct Basis;  // what each identification bit adds to the sum, in echelon form, for one length
   std::array<std::unique_ptr<Basis>, 4096 + 128> by_length_;
-  // Of the last datagram; the next one is mostly its like, with the identification after its.
+  // Of the last datagram; the next one is mostly its like.
   Path path_;
-  std::size_t bytes_ = 0;
   bool dont_fragment_ = true;
-  IcrcStart start_;
-  std::uint16_t expected_ = 0;
+  IcrcStart start_{path_};
 };
 
 }  // namespace verbena::wire
