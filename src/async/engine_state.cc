@@ -151,7 +151,7 @@ void EngineState::break_shard(AttachedDevice& device, provider::CqId cq) {
 bool EngineState::drain(CompletionShard& shard) {
   bool any = false;
   for (int batches = 0; shard.broken || batches < kBatchesPerQueue; ++batches) {
-    {
+    if (batch_next_ < batch_end_) {
       // What several callbacks, or tasks, post leaves together.
       const GatheredPosts gathered(*this, batch_end_ - batch_next_ > 1);
       while (batch_next_ < batch_end_) {

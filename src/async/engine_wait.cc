@@ -76,7 +76,7 @@ bool EngineState::look_ahead() {
 }
 
 void EngineState::wait(Instant until) {
-  if (woken_.exchange(false)) {
+  if (woken_.load() && woken_.exchange(false)) {
     if (wake_fd_ >= 0) drain_counter(wake_fd_);
     return;
   }

@@ -54,7 +54,7 @@ class ProgressEngine {
   bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
     while (!done()) {
       if (run_once()) continue;
-      if (now() >= deadline) return done();
+      if (!deadline.is_never() && now() >= deadline) return done();
       wait(deadline);
     }
     return true;
