@@ -218,6 +218,31 @@ TEST(Requester, q003_ack_is_asked_for_when_the_window_closes) {
   EXPECT_TRUE(packets.back().packet.bth.ack_request);
 }
 
+TEST(Requester, q003_ack_is_asked_for_when_the_bytes_of_the_window_are_out) {
+  Given given;
+  given.transport.max_window_bytes = 7 * kMtu + 1;
+  Rig rig(given);
+  Memory& memory = rig.memory(64 * kMtu);
+  const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 50 * kMtu)});
+  ASSERT_EQ(packets.size(), 7u);
+  EXPECT_TRUE(packets.back().packet.bth.ack_request);
+}
+
+TEST(Requester, short_messages_are_held_back_by_their_number_and_long_ones_by_their_bytes) {
+  Given given;
+  given.transport.initial_window_packets = 20;
+  given.transport.max_window_bytes = 4 * kMtu;
+  Rig rig(given);
+  Memory& memory = rig.memory(kMtu);
+  for (std::uint64_t id = 0; id < 30; ++id) rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kRemote, kRkey);
+  EXPECT_EQ(rig.take_all().size(), 20u);
+  Rig other(given);
+  Memory& long_one = other.memory(kMtu);
+  for (std::uint64_t id = 0; id < 30; ++id)
+    other.post(id, SendOpcode::RdmaWrite, {long_one.sge(0, kMtu)}, kRemote, kRkey);
+  EXPECT_EQ(other.take_all().size(), 4u);
+}
+
 TEST(Requester, q004_solicited_event_is_asked_for_at_the_end_of_what_takes_a_receive) {
   for (const SendOpcode op : kWithPayload)
     for (const std::uint32_t length : {0u, 10u, 1000u})

@@ -10,8 +10,9 @@ namespace verbena::roce {
 
 struct Config {
   std::uint32_t initial_window_packets = 64;
-  std::uint32_t max_window_packets = 4096;
-  std::uint32_t max_window_bytes = 192 * 1024;  // fits the receive buffer every user gets (212,992 bytes)
+  // Both fit the receive buffer every user gets: 212,992 bytes, of which the shortest packet takes a thousand.
+  std::uint32_t max_window_packets = 192;
+  std::uint32_t max_window_bytes = 192 * 1024;
   std::uint32_t ack_request_interval = 32;      // AckReq at least every so many packets
   std::uint32_t read_chunk_bytes = 64 * 1024;   // one READ request asks for no more
   // Above what a peer that just stopped polling may take to answer: its service thread looks every millisecond.

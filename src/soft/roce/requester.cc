@@ -82,15 +82,38 @@ bool Requester::may_start(const SendWqe& wqe) const {
   return true;
 }
 
+std::uint32_t Requester::bytes_in_flight() const {
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (queue.retired() == queue.posted()) return 0;
+  const SendWqe& oldest = queue.at(queue.retired());
+  if (!oldest.started) return 0;
+  const std::uint32_t mtu = link_.mtu();
+  const auto answered = static_cast<std::uint32_t>(std::max(Psn::distance(state_.unacked, oldest.first_psn), 0));
+  const std::uint32_t begin = oldest.bytes_before + std::min(answered * mtu, oldest.length);
+  if (state_.current == queue.posted() || !queue.at(state_.current).started) return state_.bytes_begun - begin;
+  const SendWqe& current = queue.at(state_.current);
+  return current.bytes_before + std::min(state_.current_packet * mtu, current.length) - begin;
+}
+
+// One more is always admitted while nothing is outstanding.
 bool Requester::window_admits(const SendWqe& wqe) const {
   const std::uint32_t out = state_.in_flight();
   if (out == 0) return true;
+  const std::uint32_t sent = wqe.started ? state_.current_packet * link_.mtu() : 0;
+  std::uint32_t bytes = std::min(wqe.is_atomic() ? 0 : wqe.length - sent, link_.mtu());
   std::uint32_t wanted = 1;
   if (wqe.opcode == SendOpcode::RdmaRead) {
     const std::uint32_t total = wqe.started ? wqe.packets : packets_of(wqe.length, link_.mtu());
     wanted = std::min(read_chunk_packets(), total - state_.current_packet);
+    bytes = std::min(wanted * link_.mtu(), wqe.length - sent);
   }
-  return out + wanted <= state_.window.packets();
+  return out + wanted <= state_.window.packets() && bytes_in_flight() + bytes <= link_.config.max_window_bytes;
+}
+
+std::uint32_t Requester::packets_admitted() const {
+  const std::uint32_t packets = state_.window.packets(), bytes = link_.config.max_window_bytes;
+  return std::min(packets - std::min(packets, state_.in_flight()),
+                  (bytes - std::min(bytes, bytes_in_flight())) / link_.mtu());
 }
 
 bool Requester::ready() {
@@ -103,6 +126,8 @@ void Requester::begin(SendWqe& wqe) {
   wqe.started = true;
   wqe.first_psn = state_.next;
   wqe.packets = wqe.is_atomic() ? 1 : packets_of(wqe.length, link_.mtu());
+  wqe.bytes_before = state_.bytes_begun;
+  state_.bytes_begun += wqe.length;
   // A READ or atomic must be able to store its answer, or nothing of it is sent. The QP must allow
   // READs at all.
   if (!wqe.is_read_or_atomic()) return;
@@ -160,7 +185,7 @@ std::uint32_t Requester::middle_run(const SendWqe& wqe, const Train& train) cons
     return 0;
   const std::uint32_t limits[] = {
       wqe.packets - 1 - state_.current_packet,
-      state_.window.packets() - std::min(state_.in_flight() + 1, state_.window.packets()),
+      packets_admitted() - std::min(packets_admitted(), 1u),
       link_.config.ack_request_interval - std::min(state_.since_ack_request + 1, link_.config.ack_request_interval),
   };
   const std::uint32_t most = *std::min_element(std::begin(limits), std::end(limits));
@@ -209,7 +234,7 @@ bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
   bth.pkey = link_.pkey;
   bth.solicited =
       cut.last && has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
-  const bool window_ends = state_.in_flight() + 1 >= state_.window.packets();
+  const bool window_ends = packets_admitted() <= 1;
   bth.ack_request =
       cut.last || window_ends || state_.since_ack_request + 1 >= link_.config.ack_request_interval;
   packet.immediate = wqe.immediate;

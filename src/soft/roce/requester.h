@@ -23,6 +23,9 @@ class Requester {
   core::SendWqe* next_request();
   bool may_start(const core::SendWqe& wqe) const;
   bool window_admits(const core::SendWqe& wqe) const;
+  std::uint32_t bytes_in_flight() const;
+  // Of those the window has left, full packets.
+  std::uint32_t packets_admitted() const;
   void begin(core::SendWqe& wqe);
   std::uint32_t middle_run(const core::SendWqe& wqe, const Train& train) const;
   bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, Train& train);

@@ -17,8 +17,8 @@ class SendWindow {
   // together.
   void reset(const Config& config, std::uint32_t mtu, std::uint32_t spread) {
     spread_ = spread;
-    const std::uint32_t by_bytes = std::max(config.max_window_bytes / mtu, 1u);
-    max_packets_ = std::min(config.max_window_packets, by_bytes);
+    max_packets_ = config.max_window_packets;
+    full_packets_ = std::max(config.max_window_bytes / mtu, 1u);
     packets_ = std::min(config.initial_window_packets, max_packets_);
     threshold_ = max_packets_;
     grown_ = 0;
@@ -49,7 +49,7 @@ class SendWindow {
     if (recovering_) return;
     recovering_ = true;
     recovery_end_ = highest;
-    packets_ = threshold_ = std::max(packets_ / 2, 1u);
+    packets_ = threshold_ = std::max(std::min(packets_, full_packets_) / 2, 1u);
     grown_ = 0;
   }
 
@@ -81,6 +81,7 @@ class SendWindow {
   }
 
  private:
+  std::uint32_t full_packets_ = 1;  // of the longest, so many are outstanding at most
   std::uint32_t packets_ = 1, max_packets_ = 1, threshold_ = 1, grown_ = 0;
   Psn recovery_end_, sample_psn_;
   Instant sample_sent_;
