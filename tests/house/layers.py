@@ -10,7 +10,7 @@ API = ["base", "device", "async", "connection", "messaging", "rpc"]
 PUBLIC = ["api." + name for name in API]
 
 # The soft device's rooms that do no input or output of their own.
-SANS_IO = ["wire", "core", "roce", "cm", "nic"]
+SANS_IO = ["wire", "core", "roce", "cm", "local", "nic"]
 
 
 def api_up_to(name):

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ring of records of any length between two processes: one produces, one consumes.
+//
+//   | head line | tail line | data: capacity bytes ...                          |
+//     consumer    producer    record: 8-byte header (length, kind), payload, to 8
+//
+// Every shared word has one writer: head is the consumer's, all else the producer's. Positions run freely; a position
+// modulo the capacity is an offset into the data. A record is never split: padding (kind 0) fills what is left at the
+// wrap. Records become visible together, by one release store of the tail; the tail is always on a line of its own, so
+// that a batch shares no cache line with the one before. Whoever dies leaves a whole batch or nothing of it.
+//
+// What the other side wrote is hostile input: read once, checked against what this side knows by itself. A violation
+// is Corrupt, for good; it ends this ring and touches nothing else.
+//
+// The algorithm is written over `Memory`, the shared accesses it makes, so that a model can run it step by step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/assert.h"
+#include "soft/local/ring_memory.h"
+
+namespace verbena::local {
+
+inline constexpr std::uint32_t kRecordHeaderBytes = 8;
+inline constexpr std::uint16_t kPaddingKind = 0;
+
+enum class RingState : std::uint8_t { Open, Corrupt };
+
+struct RecordHeader {
+  std::uint32_t payload_bytes = 0;
+  std::uint16_t kind = kPaddingKind;
+
+  constexpr std::uint64_t word() const { return std::uint64_t{kind} << 32 | payload_bytes; }
+  // Bytes in the ring, header and rounding included.
+  constexpr std::uint64_t size() const { return kRecordHeaderBytes + ((std::uint64_t{payload_bytes} + 7) & ~7ull); }
+};
+
+// The longest payload that always finds room in an empty ring, wherever its ends stand.
+constexpr std::uint32_t max_payload_bytes(std::uint32_t capacity, std::uint32_t line_bytes = kLineBytes) {
+  return capacity / 2 - line_bytes - kRecordHeaderBytes;
+}
+
+// One thread at a time. Does not own the memory.
+template <class Memory>
+class BasicRingProducer {
+ public:
+  explicit BasicRingProducer(Memory memory) : memory_(memory) {}
+
+  // Room for one record, not visible yet; the offset of its payload in the data. Nothing: the ring is full at this
+  // moment, or corrupt. The payload is written before publish(), and never read.
+  std::optional<std::uint32_t> try_reserve(std::uint16_t kind, std::uint32_t payload_bytes) {
+    VERBENA_ASSERT(kind != kPaddingKind && payload_bytes <= max_payload_bytes(capacity(), Memory::kLine));
+    if (state_ != RingState::Open) return std::nullopt;
+    const RecordHeader header{payload_bytes, kind};
+    const std::uint32_t left = capacity() - offset_of(next_);
+    const std::uint32_t padding = header.size() > left ? left : 0;
+    if (!has_room(next_ + padding + header.size())) return std::nullopt;
+    if (padding != 0) pad(padding);
+    const std::uint32_t at = offset_of(next_);
+    memory_.store_header(at, header.word());
+    next_ += header.size();
+    return at + kRecordHeaderBytes;
+  }
+
+  // Makes all that was reserved visible, at once.
+  void publish() {
+    if (next_ == tail_) return;
+    if (const std::uint64_t slack = line_end(next_) - next_; slack != 0) pad(static_cast<std::uint32_t>(slack));
+    tail_ = next_;
+    memory_.store_tail(tail_);
+  }
+
+  RingState state() const { return state_; }
+  std::uint32_t capacity() const { return memory_.capacity(); }
+  Memory& memory() { return memory_; }
+  bool operator==(const BasicRingProducer&) const = default;
+
+ private:
+  static constexpr std::uint64_t line_end(std::uint64_t position) {
+    return (position + Memory::kLine - 1) & ~std::uint64_t{Memory::kLine - 1};
+  }
+  std::uint32_t offset_of(std::uint64_t position) const {
+    return static_cast<std::uint32_t>(position & (capacity() - 1));
+  }
+  void pad(std::uint32_t bytes) {
+    memory_.store_header(offset_of(next_), RecordHeader{bytes - kRecordHeaderBytes, kPaddingKind}.word());
+    next_ += bytes;
+  }
+  bool has_room(std::uint64_t end) {
+    if (line_end(end) - head_ <= capacity()) return true;
+    const std::uint64_t head = memory_.load_head();
+    // The consumer goes forwards, and no further than what is visible.
+    if (head - head_ > tail_ - head_ || head % kRecordHeaderBytes != 0) {
+      state_ = RingState::Corrupt;
+      return false;
+    }
+    head_ = head;
+    return line_end(end) - head_ <= capacity();
+  }
+
+  Memory memory_;
+  std::uint64_t next_ = 0;  // end of what is reserved
+  std::uint64_t tail_ = 0;  // end of what is visible
+  std::uint64_t head_ = 0;  // the consumer's, as last seen
+  RingState state_ = RingState::Open;
+};
+
+// A record that is there to be read: its payload at [offset, offset + payload_bytes) of the data.
+struct Record {
+  std::uint16_t kind = kPaddingKind;
+  std::uint32_t offset = 0;
+  std::uint32_t payload_bytes = 0;
+
+  bool operator==(const Record&) const = default;
+};
+
+// One thread at a time. Does not own the memory.
+template <class Memory>
+class BasicRingConsumer {
+ public:
+  explicit BasicRingConsumer(Memory memory) : memory_(memory) {}
+
+  // The next record, which stays the next one until pop(). Its header was read once and its bounds hold; the bytes of
+  // the payload are the producer's and may change at any time.
+  std::optional<Record> peek() {
+    if (peeked_.kind != kPaddingKind) return peeked_;
+    bool refreshed = false;
+    while (state_ == RingState::Open) {
+      if (position_ == available_) {
+        if (refreshed || !refresh()) return std::nullopt;
+        refreshed = true;
+      }
+      if (const std::optional<RecordHeader> header = parse(memory_.load_header(offset_of(position_)))) {
+        if (header->kind != kPaddingKind) {
+          peeked_ = {header->kind, offset_of(position_) + kRecordHeaderBytes, header->payload_bytes};
+          return peeked_;
+        }
+        position_ += header->size();
+      } else {
+        state_ = RingState::Corrupt;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Goes on behind the record that peek() showed. It stays readable until release().
+  void pop() {
+    VERBENA_ASSERT(peeked_.kind != kPaddingKind);
+    position_ += RecordHeader{peeked_.payload_bytes, peeked_.kind}.size();
+    peeked_ = {};
+  }
+
+  // Gives the producer back the room of all that was popped. Called after every turn, also one that found nothing:
+  // padding is room too.
+  void release() {
+    if (released_ == position_) return;
+    released_ = position_;
+    memory_.store_head(released_);
+  }
+
+  RingState state() const { return state_; }
+  std::uint32_t capacity() const { return memory_.capacity(); }
+  Memory& memory() { return memory_; }
+  bool operator==(const BasicRingConsumer&) const = default;
+
+ private:
+  std::uint32_t offset_of(std::uint64_t position) const {
+    return static_cast<std::uint32_t>(position & (capacity() - 1));
+  }
+  // Looks for more. False when there is nothing new.
+  bool refresh() {
+    const std::uint64_t tail = memory_.load_tail();
+    if (tail == available_) return false;
+    // The producer goes forwards, by whole lines, and never over what was not released.
+    if (tail - released_ > capacity() || tail - released_ < available_ - released_ || tail % Memory::kLine != 0) {
+      state_ = RingState::Corrupt;
+      return false;
+    }
+    available_ = tail;
+    return true;
+  }
+  std::optional<RecordHeader> parse(std::uint64_t word) const {
+    const RecordHeader header{static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
+    const std::uint64_t visible = available_ - position_;
+    const std::uint64_t unbroken = capacity() - offset_of(position_);
+    if (header.word() != word || header.size() > visible || header.size() > unbroken) return std::nullopt;
+    return header;
+  }
+
+  Memory memory_;
+  std::uint64_t position_ = 0;   // next to read
+  std::uint64_t available_ = 0;  // the producer's tail, as last seen
+  std::uint64_t released_ = 0;
+  Record peeked_;
+  RingState state_ = RingState::Open;
+};
+
+using RingProducer = BasicRingProducer<RingMemory>;
+using RingConsumer = BasicRingConsumer<RingMemory>;
+
+}  // namespace verbena::local

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared accesses of a ring on real memory. Each is one atomic access: nothing is read twice or in parts.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/assert.h"
+
+namespace verbena::local {
+
+inline constexpr std::uint32_t kLineBytes = 64;
+// Words of different writers keep two lines apart: lines are fetched in pairs.
+inline constexpr std::uint32_t kWriterBytes = 2 * kLineBytes;
+inline constexpr std::uint32_t kMinRingCapacity = 4 * kLineBytes;
+
+// Bytes of shared memory for a ring of that capacity, which is a power of two.
+constexpr std::uint64_t ring_bytes(std::uint32_t capacity) { return 2 * kWriterBytes + std::uint64_t{capacity}; }
+
+class RingMemory {
+ public:
+  static constexpr std::uint32_t kLine = kLineBytes;
+
+  // `base`: ring_bytes(capacity) of memory, zero at first, on a line of its own; it outlives this.
+  RingMemory(std::byte* base, std::uint32_t capacity) : base_(base), capacity_(capacity) {
+    VERBENA_ASSERT(std::has_single_bit(capacity) && capacity >= kMinRingCapacity);
+    VERBENA_ASSERT(reinterpret_cast<std::uintptr_t>(base) % kLineBytes == 0);
+  }
+
+  std::uint32_t capacity() const { return capacity_; }
+  std::byte* data() const { return base_ + 2 * kWriterBytes; }
+
+  std::uint64_t load_head() const { return word(base_).load(std::memory_order_acquire); }
+  void store_head(std::uint64_t value) { word(base_).store(value, std::memory_order_release); }
+  std::uint64_t load_tail() const { return word(base_ + kWriterBytes).load(std::memory_order_acquire); }
+  void store_tail(std::uint64_t value) { word(base_ + kWriterBytes).store(value, std::memory_order_release); }
+  std::uint64_t load_header(std::uint32_t offset) const {
+    return word(data() + offset).load(std::memory_order_relaxed);
+  }
+  void store_header(std::uint32_t offset, std::uint64_t value) {
+    word(data() + offset).store(value, std::memory_order_relaxed);
+  }
+  bool operator==(const RingMemory&) const = default;
+
+ private:
+  static std::atomic_ref<std::uint64_t> word(std::byte* at) {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at));
+  }
+
+  std::byte* base_;
+  std::uint32_t capacity_;
+};
+
+}  // namespace verbena::local

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/local/ring.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace verbena::local {
+namespace {
+
+class TestRing {
+ public:
+  explicit TestRing(std::uint32_t capacity)
+      : lines_(new Line[ring_bytes(capacity) / kLineBytes]), capacity_(capacity) {}
+
+  std::byte* base() { return reinterpret_cast<std::byte*>(lines_.get()); }
+  RingMemory memory() { return {base(), capacity_}; }
+  std::uint64_t& tail() { return *reinterpret_cast<std::uint64_t*>(base() + kWriterBytes); }
+  std::uint64_t& head() { return *reinterpret_cast<std::uint64_t*>(base()); }
+  std::uint64_t& header(std::uint32_t offset) {
+    return *reinterpret_cast<std::uint64_t*>(memory().data() + offset);
+  }
+
+ private:
+  struct alignas(kLineBytes) Line {
+    std::byte bytes[kLineBytes] = {};
+  };
+  std::unique_ptr<Line[]> lines_;
+  std::uint32_t capacity_;
+};
+
+bool send(RingProducer& producer, std::uint16_t kind, const std::vector<std::uint8_t>& payload) {
+  const auto at = producer.try_reserve(kind, static_cast<std::uint32_t>(payload.size()));
+  if (at && !payload.empty()) std::memcpy(producer.memory().data() + *at, payload.data(), payload.size());
+  return at.has_value();
+}
+
+std::vector<std::uint8_t> payload_of(RingConsumer& consumer, const Record& record) {
+  std::vector<std::uint8_t> bytes(record.payload_bytes);
+  if (!bytes.empty()) std::memcpy(bytes.data(), consumer.memory().data() + record.offset, bytes.size());
+  return bytes;
+}
+
+TEST(Ring, nothing_is_seen_before_publish_and_all_of_a_batch_after) {
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  EXPECT_FALSE(consumer.peek());
+  EXPECT_TRUE(send(producer, 1, {1, 2, 3}));
+  EXPECT_TRUE(send(producer, 2, {}));
+  EXPECT_FALSE(consumer.peek());
+  producer.publish();
+  auto record = consumer.peek();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(consumer.peek(), record) << "a look is not a step";
+  EXPECT_EQ(record->kind, 1);
+  EXPECT_EQ(payload_of(consumer, *record), (std::vector<std::uint8_t>{1, 2, 3}));
+  consumer.pop();
+  record = consumer.peek();
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->kind, 2);
+  EXPECT_EQ(record->payload_bytes, 0u);
+  consumer.pop();
+  EXPECT_FALSE(consumer.peek());
+}
+
+TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
+  TestRing ring(256);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  std::uint16_t sent = 0;
+  while (send(producer, static_cast<std::uint16_t>(sent + 1), {7, 7})) {
+    producer.publish();
+    ++sent;
+  }
+  EXPECT_EQ(sent, 4);
+  for (std::uint16_t i = 1; i <= sent; ++i) {
+    ASSERT_TRUE(consumer.peek());
+    EXPECT_EQ(consumer.peek()->kind, i);
+    consumer.pop();
+    EXPECT_FALSE(send(producer, 9, {})) << "popped is not released";
+  }
+  EXPECT_FALSE(consumer.peek());
+  consumer.release();
+  EXPECT_TRUE(send(producer, 9, {}));
+}
+
+TEST(Ring, the_longest_payload_finds_room_wherever_the_ends_stand) {
+  for (std::uint32_t lead = 0; lead <= 512; lead += 8) {
+    TestRing ring(512);
+    RingProducer producer(ring.memory());
+    RingConsumer consumer(ring.memory());
+    for (const std::uint32_t bytes : {std::min(lead, max_payload_bytes(512)), max_payload_bytes(512)})
+      for (int again = 0; again < 3; ++again) {
+        const std::vector<std::uint8_t> payload(bytes, static_cast<std::uint8_t>(again + 1));
+        ASSERT_TRUE(send(producer, 5, payload)) << lead;
+        producer.publish();
+        const auto record = consumer.peek();
+        ASSERT_TRUE(record);
+        EXPECT_EQ(payload_of(consumer, *record), payload);
+        consumer.pop();
+        EXPECT_FALSE(consumer.peek());
+        consumer.release();
+      }
+  }
+}
+
+TEST(Ring, any_mixture_of_lengths_and_batches_arrives_as_it_was_sent) {
+  std::mt19937 random(1);
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  std::deque<std::pair<std::uint16_t, std::vector<std::uint8_t>>> reserved, visible;
+  for (int i = 0; i < 200'000; ++i) {
+    switch (random() % 4) {
+      case 0:
+      case 1: {
+        std::vector<std::uint8_t> payload(random() % 3 == 0 ? random() % (max_payload_bytes(1024) + 1) : random() % 33);
+        for (auto& byte : payload) byte = static_cast<std::uint8_t>(random());
+        const auto kind = static_cast<std::uint16_t>(1 + random() % 65535);
+        if (send(producer, kind, payload)) reserved.emplace_back(kind, std::move(payload));
+        break;
+      }
+      case 2:
+        producer.publish();
+        for (auto& record : reserved) visible.push_back(std::move(record));
+        reserved.clear();
+        break;
+      default:
+        const auto record = consumer.peek();
+        ASSERT_EQ(record.has_value(), !visible.empty());
+        if (record) {
+          EXPECT_EQ(record->kind, visible.front().first);
+          EXPECT_EQ(payload_of(consumer, *record), visible.front().second);
+          consumer.pop();
+          visible.pop_front();
+        }
+        if (random() % 2 == 0) consumer.release();
+    }
+  }
+  EXPECT_EQ(producer.state(), RingState::Open);
+  EXPECT_EQ(consumer.state(), RingState::Open);
+}
+
+TEST(Ring, two_threads_agree) {
+  TestRing ring(4096);
+  constexpr std::uint64_t kRecords = 200'000;
+  std::thread other([&] {
+    RingProducer producer(ring.memory());
+    for (std::uint64_t i = 0; i < kRecords;) {
+      const auto at = producer.try_reserve(1, 8);
+      if (!at) {
+        producer.publish();
+        std::this_thread::yield();
+        continue;
+      }
+      std::memcpy(producer.memory().data() + *at, &i, 8);
+      if (++i % 3 == 0 || i == kRecords) producer.publish();
+    }
+  });
+  RingConsumer consumer(ring.memory());
+  for (std::uint64_t i = 0; i < kRecords;) {
+    const auto record = consumer.peek();
+    if (!record) {
+      consumer.release();
+      std::this_thread::yield();
+      continue;
+    }
+    std::uint64_t value;
+    std::memcpy(&value, consumer.memory().data() + record->offset, 8);
+    if (value != i) ADD_FAILURE() << value << " instead of " << i;
+    consumer.pop();
+    if (++i % 5 == 0) consumer.release();
+  }
+  other.join();
+}
+
+// What the peer may do to one word, and the ring is corrupt for good.
+template <class Damage>
+RingState consumer_after(Damage&& damage) {
+  TestRing ring(256);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(send(producer, 1, {1}));
+  producer.publish();
+  EXPECT_TRUE(consumer.peek());
+  consumer.pop();
+  EXPECT_TRUE(consumer.peek());
+  consumer.pop();
+  EXPECT_FALSE(consumer.peek());
+  consumer.release();
+  EXPECT_TRUE(send(producer, 1, {1}));
+  producer.publish();  // at offset 64, tail 128
+  damage(ring);
+  const bool seen = consumer.peek().has_value();
+  EXPECT_EQ(seen, consumer.state() == RingState::Open);
+  const RingState state = consumer.state();
+  ring.tail() = 128;
+  ring.header(64) = RecordHeader{1, 1}.word();
+  EXPECT_EQ(consumer.peek().has_value(), state == RingState::Open) << "corrupt is for good";
+  return state;
+}
+
+TEST(Ring, F21_what_no_producer_writes_is_corrupt) {
+  EXPECT_EQ(consumer_after([](TestRing&) {}), RingState::Open);
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 64 + 256; r.header(64) = RecordHeader{1, 1}.word(); }),
+            RingState::Open);
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 64 + 256 + 64; }), RingState::Corrupt);  // too far
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 0; }), RingState::Corrupt);              // backwards
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 72; }), RingState::Corrupt);             // inside a line
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = ~0ull << 6; }), RingState::Corrupt);
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) = RecordHeader{57, 1}.word(); }), RingState::Corrupt);
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) = RecordHeader{0xffffffff, 1}.word(); }),
+            RingState::Corrupt);
+  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) |= 1ull << 48; }), RingState::Corrupt);  // reserved bits
+  EXPECT_EQ(consumer_after([](TestRing& r) {
+              r.tail() = 64 + 256;
+              r.header(64) = RecordHeader{256 - 64, 1}.word();  // visible, and over the end of the data
+            }),
+            RingState::Corrupt);
+}
+
+TEST(Ring, F21_what_no_consumer_writes_is_corrupt) {
+  for (const unsigned long long head : {320ull, 4ull, ~0ull, ~0ull << 3}) {
+    TestRing ring(256);
+    RingProducer producer(ring.memory());
+    while (send(producer, 1, {1})) producer.publish();
+    ring.head() = head;
+    EXPECT_FALSE(send(producer, 1, {1}));
+    EXPECT_EQ(producer.state(), RingState::Corrupt);
+    ring.head() = 256;
+    EXPECT_FALSE(send(producer, 1, {1})) << "corrupt is for good";
+  }
+}
+
+}  // namespace
+}  // namespace verbena::local

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that can happen between a producer and a consumer of a ring, one shared access at a time, the code of the ring
+// itself being what runs. Stores go through a buffer and reach memory later: plain ones in any order, a release store
+// after all before it. That allows all that x86 does, and more. The producer may die between any two accesses; what it
+// stored still arrives, and then the kernel tells.
+//
+// A step repeats the operation at hand from its beginning with the values it loaded before, and makes one access more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "soft/local/ring.h"
+#include "soft/local/wake.h"
+
+namespace verbena::local::model {
+
+inline constexpr std::uint32_t kDataWords = 8;
+inline constexpr std::size_t kHead = 0, kTail = 1, kSleeping = 2, kData = 3;
+inline constexpr std::size_t kMaxRecords = 8;
+
+enum Thread : std::uint8_t { kProducer, kConsumer };
+
+// What is broken on purpose, so that the model proves it would see it.
+struct Faults {
+  bool no_fence = false;          // announce() and must_wake() without their fences
+  bool plain_tail = false;        // the tail is stored like payload
+  bool early_release = false;     // the consumer gives room back before it read
+  bool no_second_look = false;    // the consumer sleeps without looking again
+  bool late_payload = false;      // the producer writes payload after publish()
+};
+
+struct Access {
+  struct Entry {
+    std::uint64_t value;
+    std::uint8_t at;
+    bool release;
+  };
+  struct Buffer {
+    std::array<Entry, 12> entries;
+    std::uint64_t count;
+  };
+  struct Log {
+    std::array<std::uint64_t, 24> values;
+    std::uint64_t count;
+  };
+};
+
+// The step at hand.
+struct Step {
+  std::array<std::uint64_t, kData + kDataWords>* memory = nullptr;
+  Access::Buffer* buffer = nullptr;
+  Access::Log* log = nullptr;
+  const Faults* faults = nullptr;
+  std::size_t at = 0;
+  bool performed = false;  // the one new access
+  bool suspended = false;  // more would follow
+  bool blocked = false;    // cannot be made now
+
+  // Whether the access at hand is to be made; otherwise `replayed` is its value.
+  bool begin(std::uint64_t& replayed);
+  std::uint64_t load(std::size_t where);
+  void store(std::size_t where, std::uint64_t value, bool release);
+  void fence();
+};
+Step& current();
+
+class Memory {
+ public:
+  static constexpr std::uint32_t kLine = 16;
+  std::uint32_t capacity() const { return kDataWords * 8; }
+  std::uint64_t load_head() const { return current().load(kHead); }
+  void store_head(std::uint64_t value) { current().store(kHead, value, true); }
+  std::uint64_t load_tail() const { return current().load(kTail); }
+  void store_tail(std::uint64_t value) { current().store(kTail, value, !current().faults->plain_tail); }
+  std::uint64_t load_header(std::uint32_t offset) const { return current().load(kData + offset / 8); }
+  void store_header(std::uint32_t offset, std::uint64_t value) { current().store(kData + offset / 8, value, false); }
+  std::uint64_t load_sleeping() const { return current().load(kSleeping); }
+  void store_sleeping(std::uint64_t value) { current().store(kSleeping, value, false); }
+  void fence() {
+    if (!current().faults->no_fence) current().fence();
+  }
+  bool operator==(const Memory&) const = default;
+};
+
+// What the producer sends: payload bytes of each record (0 or 8), and whether its batch ends with it.
+struct Message {
+  std::uint32_t payload_bytes;
+  bool last_of_batch;
+};
+
+struct Outcome {
+  std::string violation;  // empty: none
+  std::uint64_t states = 0;
+  std::uint64_t ends = 0;      // states in which nothing more can happen
+  std::uint64_t sleeps = 0;    // steps with which the consumer woke from a real sleep
+  std::uint64_t refusals = 0;  // steps in which the ring was full
+};
+
+// Walks through all of it. `crashes`: the producer may die at any step.
+Outcome explore(const std::vector<Message>& messages, const Faults& faults, bool crashes);
+
+}  // namespace verbena::local::model

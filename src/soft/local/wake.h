@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sleep without a lost wake-up. One word, written by the sleeper alone: odd while it sleeps or is about to, another odd
+// number each time. Whoever gave it work reads the word, and wakes it once for each number.
+//
+//   sleeper: announce(); look for work once more; none: sleep until signalled; withdraw()
+//   waker:   publish work; must_wake(): signal
+//
+// Either the waker sees the announcement, or the sleeper sees the work: between its store and its load each has a full
+// fence. What a hostile word can cause is a signal too many, or none: the sleeper harms itself. Knows nothing of how a
+// signal travels.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::local {
+
+class WakeMemory {
+ public:
+  // `word`: 8 aligned bytes of shared memory, zero at first, two lines away from other writers' words.
+  explicit WakeMemory(std::byte* word) : word_(reinterpret_cast<std::uint64_t*>(word)) {}
+
+  std::uint64_t load_sleeping() const {
+    return std::atomic_ref<std::uint64_t>(*word_).load(std::memory_order_relaxed);
+  }
+  void store_sleeping(std::uint64_t value) {
+    std::atomic_ref<std::uint64_t>(*word_).store(value, std::memory_order_relaxed);
+  }
+  void fence() {
+#if defined(__SANITIZE_THREAD__)
+    // The thread sanitizer knows no fence; on x86 any locked instruction is one.
+    std::atomic<std::uint64_t> own{0};
+    own.fetch_add(1, std::memory_order_seq_cst);
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+  bool operator==(const WakeMemory&) const = default;
+
+ private:
+  std::uint64_t* word_;
+};
+
+// One thread at a time, as what it wakes up for.
+template <class Memory>
+class BasicSleeper {
+ public:
+  explicit BasicSleeper(Memory memory) : memory_(memory) {}
+
+  void announce() {
+    if (!is_announced()) memory_.store_sleeping(++number_);
+    memory_.fence();
+  }
+  void withdraw() {
+    if (is_announced()) memory_.store_sleeping(++number_);
+  }
+  bool operator==(const BasicSleeper&) const = default;
+
+ private:
+  bool is_announced() const { return number_ % 2 != 0; }
+
+  Memory memory_;
+  std::uint64_t number_ = 0;
+};
+
+// One thread at a time for each waker; a word may have several.
+template <class Memory>
+class BasicWaker {
+ public:
+  explicit BasicWaker(Memory memory) : memory_(memory) {}
+
+  // After work was published: whether a signal is due.
+  bool must_wake() {
+    memory_.fence();
+    const std::uint64_t number = memory_.load_sleeping();
+    if (number % 2 == 0 || number == woken_) return false;
+    woken_ = number;
+    return true;
+  }
+  bool operator==(const BasicWaker&) const = default;
+
+ private:
+  Memory memory_;
+  std::uint64_t woken_ = 0;
+};
+
+using Sleeper = BasicSleeper<WakeMemory>;
+using Waker = BasicWaker<WakeMemory>;
+
+}  // namespace verbena::local
