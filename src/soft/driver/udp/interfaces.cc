@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 
-#include "soft/driver/udp/descriptor.h"
+#include "soft/driver/descriptor.h"
 #include "soft/driver/udp/socket_address.h"
 #include "soft/wire/path.h"
 

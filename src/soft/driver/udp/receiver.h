@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "soft/driver/udp/counters.h"
-#include "soft/driver/udp/descriptor.h"
+#include "soft/driver/descriptor.h"
 #include "soft/driver/udp/socket_address.h"
 #include "soft/wire/path.h"
 

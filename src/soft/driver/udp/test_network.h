@@ -14,7 +14,7 @@
 #include <cstring>
 #include <string>
 
-#include "soft/driver/udp/descriptor.h"
+#include "soft/driver/descriptor.h"
 
 namespace verbena::soft::udp::testing {
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace verbena::soft::udp {
+namespace verbena::soft {
 
 class Descriptor {
  public:
@@ -28,4 +28,4 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace verbena::soft::udp
+}  // namespace verbena::soft

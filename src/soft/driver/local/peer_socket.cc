@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/local/peer_socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace verbena::soft::local {
+
+namespace {
+
+using verbena::local::Hello;
+using verbena::local::kHelloBytes;
+
+constexpr std::size_t kMaxDescriptors = 253;  // the kernel passes no more at once
+
+template <class T>
+bool get_option(int socket, int option, T& value) {
+  socklen_t size = sizeof value;
+  return ::getsockopt(socket, SOL_SOCKET, option, &value, &size) == 0 && size == sizeof value;
+}
+
+std::vector<Descriptor> descriptors_of(msghdr& message) {
+  std::vector<Descriptor> found;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int descriptor;
+      std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof descriptor, sizeof descriptor);
+      found.emplace_back(descriptor);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<PeerSocket> PeerSocket::adopt(Descriptor socket) {
+  int domain = 0, type = 0;
+  if (!get_option(socket.get(), SO_DOMAIN, domain) || !get_option(socket.get(), SO_TYPE, type) || domain != AF_UNIX ||
+      type != SOCK_SEQPACKET)
+    return Error{ErrorCode::InvalidArgument,
+                 "descriptor " + std::to_string(socket.get()) + " is no Unix socket of kind SOCK_SEQPACKET"};
+  ucred who{};
+  if (!get_option(socket.get(), SO_PEERCRED, who)) return Error::from_errno(errno, "SO_PEERCRED of a local peer");
+  // Without a process at the other end the kernel says -1.
+  if (who.uid == static_cast<uid_t>(-1))
+    return Error{ErrorCode::InvalidArgument,
+                 "descriptor " + std::to_string(socket.get()) + " is a Unix socket that is not connected"};
+  return PeerSocket(std::move(socket), {who.pid, who.uid, who.gid});
+}
+
+std::string PeerSocket::name() const {
+  return "local peer (process " + std::to_string(peer_.pid) + ", user " + std::to_string(peer_.uid) + ")";
+}
+
+Result<void> PeerSocket::send(const Hello& hello, int segment) {
+  std::array<std::byte, kHelloBytes> bytes;
+  verbena::local::emit(hello, bytes);
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof segment)> control{};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof segment);
+  std::memcpy(CMSG_DATA(rights), &segment, sizeof segment);
+  if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
+  const int number = errno;
+  if (number == EPIPE || number == ECONNRESET)
+    return Error{ErrorCode::ConnectionLost, "hello to a " + name() + ": it is gone", number, ErrorDomain::Errno};
+  return Error::from_errno(number, "hello to a " + name());
+}
+
+Result<std::optional<Offer>> PeerSocket::try_receive() {
+  std::array<std::byte, kHelloBytes + 1> bytes;  // one more, so that a longer message shows
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control{};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t length = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (length < 0) {
+    if (errno == EAGAIN || errno == EINTR) return std::optional<Offer>();
+    if (errno == ECONNRESET)
+      return Error{ErrorCode::ConnectionLost, "the " + name() + " is gone", errno, ErrorDomain::Errno};
+    return Error::from_errno(errno, "hello from a " + name());
+  }
+  std::vector<Descriptor> came = descriptors_of(message);
+  if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
+  return take({bytes.data(), static_cast<std::size_t>(length)}, std::move(came), (message.msg_flags & MSG_CTRUNC) != 0);
+}
+
+Result<std::optional<Offer>> PeerSocket::take(std::span<const std::byte> bytes, std::vector<Descriptor> came,
+                                              bool cut) {
+  // There was room for all that can come at once.
+  if (cut)
+    return Error{ErrorCode::ResourceExhausted,
+                 "no file descriptor left for the shared memory of a " + name() + ": raise ulimit -n"};
+  auto hello = verbena::local::parse_hello(bytes);
+  if (!hello) return Error{hello.error().code(), name() + ": " + hello.error().context()};
+  if (came.size() != 1)
+    return Error{ErrorCode::ProtocolError,
+                 "hello from a " + name() + " with " + std::to_string(came.size()) + " descriptors instead of one"};
+  return std::optional<Offer>(Offer{*hello, std::move(came.front())});
+}
+
+bool PeerSocket::has_hung_up() const {
+  pollfd look{socket_.get(), POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+}  // namespace verbena::soft::local

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Unix socket between two processes that share memory: it carries the hello with its descriptor, and while it
+// stands the peer lives. The kernel closes it however the peer ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <vector>
+
+#include "soft/driver/descriptor.h"
+#include "soft/local/hello.h"
+
+namespace verbena::soft::local {
+
+// Who was at the other end when the connection was made, as the kernel says. A pid of 0: outside our PID namespace.
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+// What came with a hello.
+struct Offer {
+  verbena::local::Hello hello;
+  Descriptor segment;
+};
+
+// One end. One thread at a time; nothing here waits.
+class PeerSocket {
+ public:
+  // Takes a connected SOCK_SEQPACKET Unix socket. InvalidArgument when it is something else.
+  static Result<PeerSocket> adopt(Descriptor socket);
+
+  const PeerCredentials& peer() const { return peer_; }
+  // Readable when there is something to receive and when the peer is gone.
+  int descriptor() const { return socket_.get(); }
+
+  Result<void> send(const verbena::local::Hello& hello, int segment);
+  // Nothing: nothing has come yet. Errors: ConnectionLost (the peer is gone), ProtocolError and NotSupported (what came
+  // is no hello we can take), ResourceExhausted (no descriptor left for what came). With an error every descriptor that
+  // came is closed.
+  Result<std::optional<Offer>> try_receive();
+  // The peer closed its end, or its process ended: there is nobody who writes into shared memory any more.
+  bool has_hung_up() const;
+
+ private:
+  PeerSocket(Descriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
+  std::string name() const;
+  Result<std::optional<Offer>> take(std::span<const std::byte> bytes, std::vector<Descriptor> came, bool cut);
+
+  Descriptor socket_;
+  PeerCredentials peer_;
+};
+
+}  // namespace verbena::soft::local

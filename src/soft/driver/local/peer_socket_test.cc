@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/local/peer_socket.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <cstring>
+
+#include "soft/driver/local/segment.h"
+#include "soft/driver/local/test_process.h"
+#include "soft/local/ring.h"
+
+namespace verbena::soft::local {
+namespace {
+
+using verbena::local::Hello;
+using verbena::local::kHelloBytes;
+using verbena::local::layout_of;
+using verbena::local::RingConsumer;
+using verbena::local::RingMemory;
+using verbena::local::RingProducer;
+
+constexpr std::uint32_t kCapacity = 4096;
+
+Hello some_hello() {
+  return {kCapacity, {Gid::from_ipv4(127, 0, 0, 1), Qpn{0x11}}, {Gid::from_ipv4(127, 0, 0, 2), Qpn{0x22}}};
+}
+
+PeerSocket adopted(Descriptor& socket) {
+  auto peer = PeerSocket::adopt(std::move(socket));
+  EXPECT_TRUE(peer);
+  return std::move(*peer);
+}
+
+// Waits, as an event loop would.
+Result<std::optional<Offer>> receive(PeerSocket& peer) {
+  for (;;) {
+    auto offer = peer.try_receive();
+    if (!offer || *offer) return offer;
+    pollfd look{peer.descriptor(), POLLIN, 0};
+    ::poll(&look, 1, 10'000);
+  }
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* const folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+// As a peer would that keeps to nothing.
+void send_raw(const Descriptor& socket, std::span<const std::byte> bytes, const std::vector<int>& descriptors) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  std::vector<char> control(CMSG_SPACE(descriptors.size() * sizeof(int)));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+  }
+  EXPECT_EQ(::sendmsg(socket.get(), &message, 0), static_cast<ssize_t>(bytes.size()));
+}
+
+std::array<std::byte, kHelloBytes> hello_bytes() {
+  std::array<std::byte, kHelloBytes> bytes;
+  verbena::local::emit(some_hello(), bytes);
+  return bytes;
+}
+
+// Sends numbered records until nobody takes them any more.
+int produce_for_ever(PeerSocket peer) {
+  auto segment = Segment::create(layout_of(kCapacity).bytes);
+  if (!segment || !peer.send(some_hello(), segment->descriptor())) return 1;
+  RingProducer ring(RingMemory(segment->memory().data() + layout_of(kCapacity).opener_ring, kCapacity));
+  for (std::uint64_t number = 0;;) {
+    const auto at = ring.try_reserve(1, 64);
+    if (!at) continue;
+    for (std::size_t i = 0; i < 8; ++i) std::memcpy(ring.memory().data() + *at + 8 * i, &number, 8);
+    if (++number % 3 == 0) ring.publish();
+  }
+}
+
+TEST(PeerSocket, F8_of_a_peer_that_is_killed_whole_records_remain_and_its_end_is_told) {
+  for (int round = 0; round < 20; ++round) {
+    auto ends = socket_pair();
+    TestProcess process([&ends] {
+      ends[0] = Descriptor();
+      return produce_for_ever(adopted(ends[1]));
+    });
+    ends[1] = Descriptor();
+    PeerSocket peer = adopted(ends[0]);
+    auto offer = receive(peer);
+    ASSERT_TRUE(offer) << offer.error().to_string();
+    EXPECT_EQ((*offer)->hello, some_hello());
+    auto segment = Segment::accept(std::move((*offer)->segment), layout_of(kCapacity).bytes);
+    ASSERT_TRUE(segment) << segment.error().to_string();
+    EXPECT_FALSE(peer.has_hung_up());
+
+    RingConsumer ring(RingMemory(segment->memory().data() + layout_of(kCapacity).opener_ring, kCapacity));
+    std::uint64_t expected = 0;
+    bool dead = false;
+    for (;;) {
+      const auto record = ring.peek();
+      if (!record && dead) break;
+      if (!record) {
+        ring.release();
+        dead = peer.has_hung_up();  // then one look more: what was published before is there
+        continue;
+      }
+      ASSERT_EQ(record->payload_bytes, 64u);
+      for (std::size_t i = 0; i < 8; ++i)
+        ASSERT_EQ(std::memcmp(ring.memory().data() + record->offset + 8 * i, &expected, 8), 0) << expected;
+      ring.pop();
+      if (++expected == 1000 + 7 * static_cast<std::uint64_t>(round)) process.kill_and_wait();
+    }
+    EXPECT_EQ(ring.state(), verbena::local::RingState::Open);
+    EXPECT_EQ(expected % 3, 0u) << "half a batch";
+    EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ConnectionLost);
+    EXPECT_EQ(peer.send(some_hello(), segment->descriptor()).error().code(), ErrorCode::ConnectionLost);
+  }
+}
+
+TEST(PeerSocket, it_says_who_is_there) {
+  auto ends = socket_pair();
+  PeerSocket peer = adopted(ends[0]);
+  EXPECT_EQ(peer.peer().pid, ::getpid());
+  EXPECT_EQ(peer.peer().uid, ::getuid());
+  EXPECT_FALSE(*peer.try_receive()) << "nothing has come";
+}
+
+TEST(PeerSocket, other_sockets_are_not_taken) {
+  auto stream = socket_pair(SOCK_STREAM);
+  EXPECT_EQ(PeerSocket::adopt(std::move(stream[0])).error().code(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(PeerSocket::adopt(Descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC))).error().code(),
+            ErrorCode::InvalidArgument);
+  EXPECT_EQ(PeerSocket::adopt(Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0))).error().code(),
+            ErrorCode::InvalidArgument);
+}
+
+TEST(PeerSocket, descriptors_that_nobody_asked_for_are_closed) {
+  auto ends = socket_pair();
+  PeerSocket peer = adopted(ends[0]);
+  const Descriptor some(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const auto hello = hello_bytes();
+  const std::size_t before = open_descriptors();
+  for (const std::size_t count : {std::size_t{0}, std::size_t{2}, std::size_t{253}}) {
+    send_raw(ends[1], hello, std::vector<int>(count, some.get()));
+    const auto offer = peer.try_receive();
+    ASSERT_FALSE(offer);
+    EXPECT_EQ(offer.error().code(), ErrorCode::ProtocolError);
+    EXPECT_NE(offer.error().context().find(std::to_string(count) + " descriptors"), std::string::npos);
+  }
+  for (const std::size_t length : {std::size_t{1}, kHelloBytes - 1}) {
+    send_raw(ends[1], std::span(hello).first(length), {some.get()});
+    EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ProtocolError);
+  }
+  std::vector<std::byte> longer(hello.begin(), hello.end());
+  longer.resize(4096);
+  send_raw(ends[1], longer, {some.get()});
+  EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(PeerSocket, without_a_descriptor_left_the_error_says_so) {
+  auto ends = socket_pair();
+  TestProcess process([&ends] {
+    PeerSocket peer = adopted(ends[0]);
+    const auto hello = hello_bytes();
+    send_raw(ends[1], hello, {ends[1].get()});
+    rlimit none{3, 3};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const auto offer = peer.try_receive();
+    return !offer && offer.error().code() == ErrorCode::ResourceExhausted &&
+                   offer.error().context().find("ulimit -n") != std::string::npos
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+}  // namespace
+}  // namespace verbena::soft::local

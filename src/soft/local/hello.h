@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first message between two processes that want to share memory, with the descriptor of a segment beside it.
+// Little-endian, as all that never leaves the host.
+//
+//     0  "VRBNLOCL"
+//     8  version (4)          12  bytes of this message (4)
+//    16  bytes of the segment (8)
+//    24  capacity of each ring (4)   28  zero (4)
+//    32  GID of the sender's queue pair (16)
+//    48  GID of the queue pair it is meant for (16)
+//    64  QPN of the sender's (4)     68  QPN of the other (4)
+//
+// The segment: a line pair for each side's wake word, the ring towards the receiver, the ring towards the sender.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "soft/local/ring_memory.h"
+#include "verbena/base/gid.h"
+#include "verbena/base/ids.h"
+#include "verbena/base/result.h"
+
+namespace verbena::local {
+
+inline constexpr std::size_t kHelloBytes = 72;
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kMaxRingCapacity = 1 << 20;
+
+// A queue pair on this host.
+struct Endpoint {
+  Gid gid;
+  Qpn qpn;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+struct Hello {
+  std::uint32_t ring_capacity = 0;
+  Endpoint from;
+  Endpoint to;
+
+  bool operator==(const Hello&) const = default;
+};
+
+// Where everything lies in a segment, from its beginning.
+struct SegmentLayout {
+  std::uint64_t opener_wake = 0;     // written by who sent the hello
+  std::uint64_t acceptor_wake = 0;   // written by who took it
+  std::uint64_t opener_ring = 0;     // the opener produces
+  std::uint64_t acceptor_ring = 0;   // the acceptor produces
+  std::uint64_t bytes = 0;           // whole pages
+};
+SegmentLayout layout_of(std::uint32_t ring_capacity);
+
+void emit(const Hello& hello, std::span<std::byte, kHelloBytes> to);
+// Errors: ProtocolError (not a hello; sizes that do not go together), NotSupported (another version). The text says
+// which, and what to do.
+Result<Hello> parse_hello(std::span<const std::byte> bytes);
+
+}  // namespace verbena::local

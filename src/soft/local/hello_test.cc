@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/local/hello.h"
+
+#include <gtest/gtest.h>
+
+namespace verbena::local {
+namespace {
+
+constexpr Hello kHello{4096, {Gid::from_ipv4(127, 0, 0, 1), Qpn{0x11}}, {Gid::from_ipv4(127, 0, 0, 2), Qpn{0xffffff}}};
+
+std::array<std::byte, kHelloBytes> bytes_of(const Hello& hello) {
+  std::array<std::byte, kHelloBytes> bytes;
+  emit(hello, bytes);
+  return bytes;
+}
+
+Error refusal_with(std::size_t at, unsigned value) {
+  auto bytes = bytes_of(kHello);
+  bytes.at(at) = static_cast<std::byte>(value);
+  auto hello = parse_hello(bytes);
+  EXPECT_FALSE(hello) << at;
+  return hello ? Error{ErrorCode::Internal, ""} : hello.error();
+}
+
+TEST(Hello, comes_back_as_it_was_sent) {
+  const auto parsed = parse_hello(bytes_of(kHello));
+  ASSERT_TRUE(parsed) << parsed.error().to_string();
+  EXPECT_EQ(*parsed, kHello);
+}
+
+TEST(Hello, another_version_is_named) {
+  const Error error = refusal_with(8, 2);
+  EXPECT_EQ(error.code(), ErrorCode::NotSupported);
+  EXPECT_NE(error.context().find("by version 2, this process by version 1"), std::string::npos) << error.to_string();
+}
+
+TEST(Hello, what_does_not_go_together_is_refused) {
+  EXPECT_EQ(refusal_with(0, 'v').code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(refusal_with(12, 71).code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(refusal_with(17, 0xff).code(), ErrorCode::ProtocolError);  // another segment size
+  EXPECT_EQ(refusal_with(24, 1).code(), ErrorCode::ProtocolError);     // no power of two
+  EXPECT_EQ(refusal_with(25, 0).code(), ErrorCode::ProtocolError);     // no ring
+  EXPECT_EQ(refusal_with(25, 0x20).code(), ErrorCode::ProtocolError);  // another ring, not another segment
+  EXPECT_EQ(refusal_with(27, 0x80).code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(refusal_with(28, 1).code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(refusal_with(67, 1).code(), ErrorCode::ProtocolError);  // QPN over 24 bits
+  const auto bytes = bytes_of(kHello);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_FALSE(parse_hello(std::span(bytes).first(length))) << length;
+}
+
+TEST(Hello, the_parts_of_a_segment_do_not_touch) {
+  for (std::uint32_t capacity = kMinRingCapacity; capacity <= kMaxRingCapacity; capacity *= 2) {
+    const SegmentLayout layout = layout_of(capacity);
+    EXPECT_GE(layout.acceptor_wake, layout.opener_wake + kWriterBytes);
+    EXPECT_GE(layout.opener_ring, layout.acceptor_wake + kWriterBytes);
+    EXPECT_GE(layout.acceptor_ring, layout.opener_ring + ring_bytes(capacity));
+    EXPECT_GE(layout.bytes, layout.acceptor_ring + ring_bytes(capacity));
+    EXPECT_EQ(layout.acceptor_ring % kLineBytes, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::local
