@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever a local peer writes into a record: what is taken is in bounds, and written again it is the same bytes. The
+// same for the hello. Byte 0 picks what the rest is.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/assert.h"
+#include "soft/local/hello.h"
+#include "soft/local/message.h"
+
+namespace verbena::local {
+namespace {
+
+using Head = std::array<std::byte, 256>;
+
+void check_again(std::span<const std::byte> record, const Head& again, std::size_t head, std::size_t payload) {
+  VERBENA_ASSERT(head + payload == record.size() && head <= again.size());
+  VERBENA_ASSERT(std::memcmp(record.data(), again.data(), head) == 0);
+}
+
+void fuzz_record(std::uint16_t kind, std::span<const std::byte> record) {
+  Head again{};
+  switch (class_of(kind)) {
+    case RecordClass::Unknown:
+      break;
+    case RecordClass::Request:
+      if (const auto request = parse_request(kind, record)) {
+        emit(*request, again.data());
+        VERBENA_ASSERT(static_cast<std::uint16_t>(kind_of(*request)) == kind);
+        VERBENA_ASSERT(request->length <= kMaxMessageBytes && request->payload_bytes <= request->length);
+        check_again(record, again, head_bytes(*request), request->payload_bytes);
+      }
+      break;
+    case RecordClass::Continuation:
+      if (const auto more = parse_continuation(record)) {
+        emit(*more, again.data());
+        check_again(record, again, kContinuationHeadBytes, more->payload_bytes);
+      }
+      break;
+    case RecordClass::Response:
+      if (const auto response = parse_response(kind, record)) {
+        emit(*response, again.data());
+        VERBENA_ASSERT(response->pieces.bytes() <= kMaxMessageBytes);
+        check_again(record, again, head_bytes(*response), response->payload_bytes);
+      }
+      break;
+  }
+}
+
+void fuzz_hello(std::span<const std::byte> bytes) {
+  const auto hello = parse_hello(bytes);
+  if (!hello) return;
+  std::array<std::byte, kHelloBytes> again;
+  emit(*hello, again);
+  VERBENA_ASSERT(bytes.size() == again.size() && std::memcmp(bytes.data(), again.data(), again.size()) == 0);
+}
+
+}  // namespace
+}  // namespace verbena::local
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const auto input = std::as_bytes(std::span(data, size)).subspan(1);
+  // Records are aligned and end with a word of their own.
+  std::vector<std::uint64_t> words((input.size() + 7) / 8);
+  if (!input.empty()) std::memcpy(words.data(), input.data(), input.size());
+  const auto record = std::as_bytes(std::span(words)).first(input.size());
+  if (data[0] >= 0xf0)
+    verbena::local::fuzz_hello(record);
+  else
+    verbena::local::fuzz_record(data[0] % 24, record);
+  return 0;
+}
