@@ -13,7 +13,7 @@ struct Config {
   // Both fit the receive buffer every user gets: 212,992 bytes, of which the shortest packet takes a thousand.
   std::uint32_t max_window_packets = 192;
   std::uint32_t max_window_bytes = 192 * 1024;
-  std::uint32_t ack_request_interval = 32;      // AckReq at least every so many packets
+  std::uint32_t ack_request_interval = 96;      // AckReq at least every so many packets, or half a window
   std::uint32_t read_chunk_bytes = 64 * 1024;   // one READ request asks for no more
   // Above what a peer that just stopped polling may take to answer: its service thread looks every millisecond.
   Duration min_retransmission_time = Duration::milliseconds(2);

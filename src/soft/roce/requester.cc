@@ -116,10 +116,16 @@ std::uint32_t Requester::packets_admitted() const {
                   (bytes - std::min(bytes, bytes_in_flight())) / link_.mtu());
 }
 
-bool Requester::ready() {
-  if (state_.rnr_waiting || at_failed()) return false;
-  const SendWqe* wqe = next_request();
-  return wqe != nullptr && may_start(*wqe) && window_admits(*wqe);
+bool Requester::ready() { return sendable() != nullptr; }
+
+SendWqe* Requester::sendable() {
+  if (state_.rnr_waiting || at_failed()) return nullptr;
+  SendWqe* wqe = next_request();
+  return wqe != nullptr && may_start(*wqe) && window_admits(*wqe) ? wqe : nullptr;
+}
+
+std::uint32_t Requester::ack_request_interval() const {
+  return std::min(link_.config.ack_request_interval, std::max(state_.window.full_packets() / 2, 1u));
 }
 
 void Requester::begin(SendWqe& wqe) {
@@ -157,8 +163,8 @@ bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
 
 bool Requester::emit(Instant now, Train& train) {
   bool added = false;
-  while (ready()) {
-    SendWqe& wqe = *next_request();
+  while (SendWqe* const next = sendable()) {
+    SendWqe& wqe = *next;
     if (!wqe.started) begin(wqe);
     if (at_failed()) break;
     const std::uint32_t run = middle_run(wqe, train);
@@ -186,7 +192,7 @@ std::uint32_t Requester::middle_run(const SendWqe& wqe, const Train& train) cons
   const std::uint32_t limits[] = {
       wqe.packets - 1 - state_.current_packet,
       packets_admitted() - std::min(packets_admitted(), 1u),
-      link_.config.ack_request_interval - std::min(state_.since_ack_request + 1, link_.config.ack_request_interval),
+      ack_request_interval() - std::min(state_.since_ack_request + 1, ack_request_interval()),
   };
   const std::uint32_t most = *std::min_element(std::begin(limits), std::end(limits));
   return most < 2 ? 0 : std::min(most, train.room_for_run(link_.mtu()));
@@ -235,8 +241,7 @@ bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
   bth.solicited =
       cut.last && has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
   const bool window_ends = packets_admitted() <= 1;
-  bth.ack_request =
-      cut.last || window_ends || state_.since_ack_request + 1 >= link_.config.ack_request_interval;
+  bth.ack_request = cut.last || window_ends || state_.since_ack_request + 1 >= ack_request_interval();
   packet.immediate = wqe.immediate;
   packet.reth = {wqe.remote_address, wqe.rkey, wqe.length};
   if (wqe.opcode == SendOpcode::RdmaRead)

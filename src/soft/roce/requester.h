@@ -21,6 +21,9 @@ class Requester {
   struct Cut;  // one packet's place in its message
 
   core::SendWqe* next_request();
+  // The next request, when the next packet of it may leave.
+  core::SendWqe* sendable();
+  std::uint32_t ack_request_interval() const;
   bool may_start(const core::SendWqe& wqe) const;
   bool window_admits(const core::SendWqe& wqe) const;
   std::uint32_t bytes_in_flight() const;

@@ -29,6 +29,8 @@ class SendWindow {
   }
 
   std::uint32_t packets() const { return packets_; }
+  // So many of the longest fit.
+  std::uint32_t full_packets() const { return std::min(packets_, full_packets_); }
 
   void on_acknowledged(std::uint32_t packets, Psn unacked) {
     backoff_ = 0;
@@ -81,7 +83,7 @@ class SendWindow {
   }
 
  private:
-  std::uint32_t full_packets_ = 1;  // of the longest, so many are outstanding at most
+  std::uint32_t full_packets_ = 1;  // of the longest, so many fit its bytes
   std::uint32_t packets_ = 1, max_packets_ = 1, threshold_ = 1, grown_ = 0;
   Psn recovery_end_, sample_psn_;
   Instant sample_sent_;
