@@ -133,22 +133,42 @@ void World::arrive(std::uint8_t index, std::uint32_t flight) {
   schedule_poll(index, now_ + random_up_to(host_.max_poll_delay));
 }
 
-void World::deliver(Node& node, std::uint32_t index) {
-  Flight& flight = pool_[index];
-  if (network_.ghost != 0 && flight.genuine && random_.chance(network_.ghost)) deliver_ghost(node, flight);
-  if (flight.genuine) application_->on_delivery(flight);
-  ++node.tally.received;
+// Datagrams that lie one behind the other and could be of one train, as a kernel joins them. It shows no identification
+// of those inside.
+std::size_t World::joined(const Node& node, std::size_t first) {
+  if (!host_.hide_identification && !options_.ipv6) return 1;
+  const Flight& begin = pool_[node.inbox[first]];
+  std::size_t end = first + 1;
+  for (; end < node.inbox.size() && !begin.bytes.empty(); ++end) {
+    const Flight& next = pool_[node.inbox[end]];
+    if (next.path != begin.path || next.bytes.size() > begin.bytes.size() || next.bytes.empty()) break;
+    if (next.bytes.size() < begin.bytes.size()) return end + 1 - first;  // the shorter is the last
+  }
+  return end - first;
+}
+
+void World::deliver(Node& node, std::size_t first, std::size_t count) {
+  train_bytes_.clear();
+  const Flight& begin = pool_[node.inbox[first]];
+  for (std::size_t i = first; i < first + count; ++i) {
+    const Flight& flight = pool_[node.inbox[i]];
+    if (network_.ghost != 0 && flight.genuine && random_.chance(network_.ghost)) deliver_ghost(node, flight);
+    if (flight.genuine) application_->on_delivery(flight);
+    ++node.tally.received;
+    train_bytes_.insert(train_bytes_.end(), flight.bytes.begin(), flight.bytes.end());
+  }
   std::optional<std::uint16_t> identification;
-  if (!host_.hide_identification) identification = flight.identification;
-  node.nic.handle_datagram(now_, flight.path, identification, flight.bytes);
+  if (!host_.hide_identification) identification = begin.identification;
+  node.nic.handle_datagrams(now_, begin.path, identification, train_bytes_, begin.bytes.size());
 }
 
 void World::poll(std::uint8_t index) {
   Node& node = *nodes_[index];
   node.poll_at = Instant::never();
-  for (std::size_t i = 0; i < node.inbox.size() && !verdict_.failed(); ++i) {
-    deliver(node, node.inbox[i]);
-    pool_.release(node.inbox[i]);
+  for (std::size_t i = 0; i < node.inbox.size() && !verdict_.failed();) {
+    const std::size_t count = joined(node, i);
+    deliver(node, i, count);
+    for (const std::size_t end = i + count; i < end; ++i) pool_.release(node.inbox[i]);
   }
   node.inbox.clear();
   node.inbox_bytes = 0;

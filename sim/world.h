@@ -101,7 +101,8 @@ class World {
   void schedule_poll(std::uint8_t node, Instant at);
   void arrive(std::uint8_t node, std::uint32_t flight);
   void poll(std::uint8_t index);
-  void deliver(Node& node, std::uint32_t index);
+  std::size_t joined(const Node& node, std::size_t first);
+  void deliver(Node& node, std::size_t first, std::size_t count);
   void transmit_all(std::uint8_t index);
   void plan_disturbances();
   // network.cc
@@ -125,6 +126,7 @@ class World {
   NetworkOptions network_;
   HostOptions host_;
   SeededRandom random_;
+  std::vector<std::byte> train_bytes_;
   Instant now_;
   EventQueue queue_;
   FlightPool pool_;

@@ -2,6 +2,7 @@
 // The way of a packet from the driver to its queue pair: parse, find, admit, check the ICRC, hand over.
 #include <algorithm>
 
+#include "soft/core/dma.h"
 #include "soft/nic_qp.h"
 
 namespace verbena::soft {
@@ -56,6 +57,15 @@ struct Nic::Arrival {
   std::uint16_t index = 0;
 };
 
+bool Nic::passes_icrc(const Arrival& arrival) {
+  const wire::IcrcVerdict verdict =
+      icrc_.check(arrival.path, arrival.identification, arrival.datagram, nullptr, true, arrival.index);
+  if (verdict == wire::IcrcVerdict::Bad || (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
+    return false;
+  if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
+  return true;
+}
+
 // Most datagrams that come together are of one queue pair: it is looked up and entered in the lists once.
 void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<std::uint16_t> identification,
                            std::span<const std::byte> bytes, std::size_t segment_bytes) {
@@ -71,13 +81,40 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
     if (last != nullptr && last != qp) schedule(now, *last);
     last = qp;
     settle_broken_queues(now);
+    const std::uint32_t more = handle_run(now, arrival, *qp, packet, bytes);
+    bytes = bytes.subspan(more * segment_bytes);
+    arrival.index = static_cast<std::uint16_t>(arrival.index + more);
   } while (!bytes.empty());
   if (last != nullptr) schedule(now, *last);
 }
 
+// Middles of a message that follow `packet` in its train: what judges them is looked at once, each is checked and
+// stored. Returns how many; the next is one to be judged by itself.
+std::uint32_t Nic::handle_run(Instant now, Arrival arrival, Qp& qp, const wire::Packet& packet,
+                              std::span<const std::byte> bytes) {
+  const std::size_t size = arrival.datagram.size(), payload = packet.payload.size();
+  if (bytes.size() < size || !wire::repeats(arrival.datagram, bytes.first(size))) return 0;
+  const roce::Run run = qp.transport.open_run(packet, static_cast<std::uint32_t>(bytes.size() / size));
+  if (run.to == nullptr) return 0;
+  std::uint32_t count = 0;
+  for (; count < run.count; ++count, ++arrival.index) {
+    const std::span<const std::byte> next = bytes.subspan(count * size, size);
+    if (!wire::repeats(arrival.datagram, next)) break;
+    arrival.datagram = next;
+    if (!passes_icrc(arrival) ||
+        !core::dma_write(run.to + count * payload, next.subspan(wire::kBthBytes, payload), false))
+      break;
+  }
+  if (count != 0) qp.transport.close_run(now, packet, count);
+  counters_.rcvd_pkts += count;
+  counters_.rcvd_bytes += count * size;
+  return count;
+}
+
 // The queue pair that took it, if one did. `likely` saves the look-up when it is the one.
 Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::Packet& packet) {
-  const auto& [path, identification, datagram, index] = arrival;
+  const wire::Path& path = arrival.path;
+  const std::span<const std::byte> datagram = arrival.datagram;
   const auto refuse = [this](DropReason reason) {
     drop(reason);
     return nullptr;
@@ -92,10 +129,7 @@ Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::
   const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
   if (reason != DropReason::None) return refuse(reason);
 
-  const wire::IcrcVerdict verdict = icrc_.check(path, identification, datagram, nullptr, true, index);
-  if (verdict == wire::IcrcVerdict::Bad || (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
-    return refuse(DropReason::BadIcrc);
-  if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
+  if (!passes_icrc(arrival)) return refuse(DropReason::BadIcrc);
   ++counters_.rcvd_pkts;
   counters_.rcvd_bytes += datagram.size();
 

@@ -209,6 +209,53 @@ TEST_F(TwoDevices, recover_from_every_single_loss) {
   }
 }
 
+// Trains as a kernel joins them: what is lost from one is missing inside, what is damaged stands there.
+TEST_F(TwoDevices, take_trains_with_a_datagram_lost_or_damaged_at_any_place) {
+  constexpr std::uint32_t kBytes = 40 * 1024 + 100;
+  for (const bool damage : {false, true})
+    for (int chosen = 0; chosen < 90; ++chosen) {
+      std::memset(b.memory.data(), 0, kBytes + 1);
+      std::memset(a.memory.data() + 500000, 0, kBytes + 1);
+      if (chosen % 2 == 0) post_receive(b.at(0, kBytes), 1);
+      const ScatterGather from_here = a.at(0, kBytes), to_here = a.at(500000, kBytes);
+      post(request(chosen % 2 == 0 ? SendOpcode::Send : SendOpcode::RdmaWrite, from_here, 0));
+      SendRequest read = request(SendOpcode::RdmaRead, to_here, 0);
+      read.flags = SendFlags::Signaled | SendFlags::Fence;
+      post(read);
+      int count = 0;
+      std::vector<std::byte> one, joined;
+      a.nic.handle_doorbells(now);
+      for (int step = 0;
+           step < 400 && a.qp.queues->send_queue().retired() != a.qp.queues->send_queue().posted(); ++step) {
+        for (auto [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}})
+          while (from->nic.poll_transmit(now, Nic::Acks::Flush, train)) {
+            joined.clear();
+            for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
+              train.flatten(i, one);
+              const bool hit = count++ == chosen;
+              if (hit && damage) one[one.size() / 2] ^= std::byte{4};
+              if (!hit || damage) joined.insert(joined.end(), one.begin(), one.end());
+            }
+            if (!joined.empty())
+              to->nic.handle_datagrams(now, train.path(), std::nullopt, joined, train.segment_bytes());
+          }
+        now = now + Duration::milliseconds(1);
+        a.nic.handle_timeout(now);
+        b.nic.handle_timeout(now);
+      }
+      ASSERT_EQ(a.poll().value().status, CompletionStatus::Success) << chosen;
+      ASSERT_EQ(a.poll().value().status, CompletionStatus::Success) << chosen;
+      ASSERT_EQ(std::memcmp(a.memory.data(), b.memory.data(), kBytes), 0) << chosen;
+      ASSERT_EQ(std::memcmp(a.memory.data(), a.memory.data() + 500000, kBytes), 0) << chosen;
+      ASSERT_EQ(b.memory[kBytes], std::byte{0}) << chosen;
+      ASSERT_EQ(a.memory[500000 + kBytes], std::byte{0}) << chosen;
+      if (chosen % 2 == 0) {
+        ASSERT_EQ(b.poll().value().byte_count, kBytes);
+      }
+      a.nic.check_invariants();
+    }
+}
+
 TEST_F(TwoDevices, let_an_owed_acknowledgement_leave_when_its_time_has_come) {
   const auto local = a.at(0, 8);
   post(request(SendOpcode::RdmaWrite, local, 0));

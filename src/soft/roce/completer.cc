@@ -313,6 +313,25 @@ void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
   advance_unacked(now, psn + 1);
 }
 
+// As many as handle_read_response() would take one after the other.
+Run Completer::open_run(const wire::Packet& packet, std::uint32_t count) {
+  const SendWqe* wqe = oldest_started();
+  if (wqe == nullptr || wqe->opcode != SendOpcode::RdmaRead || packet.bth.psn + 1 != state_.unacked) return {};
+  const std::uint32_t at = (state_.unacked.value() - wqe->first_psn.value()) & Psn::kMask;
+  const std::uint32_t chunk = read_chunk_packets(link_);
+  if (at % chunk == 0 || at >= wqe->packets) return {};
+  const std::uint32_t outstanding = (state_.highest.value() - state_.unacked.value()) & Psn::kMask;
+  count = std::min({count, chunk - at % chunk - 1, wqe->packets - at - 1, outstanding});
+  PieceList pieces;
+  const auto sges = link_.qp.send_queue().sges(link_.qp.send_queue().retired());
+  const std::uint64_t mtu = link_.mtu();
+  if (!find_pieces(link_, link_.pd(), sges, at * mtu, count * mtu, Access::LocalWrite, pieces) || pieces.count != 1)
+    return {};
+  return {const_cast<std::byte*>(pieces.pieces[0].data), count};
+}
+
+void Completer::close_run(Instant now, std::uint32_t count) { advance_unacked(now, state_.unacked + count); }
+
 void Completer::handle_atomic_response(Instant now, const wire::Packet& packet) {
   const Psn psn = packet.bth.psn;
   if (!is_outstanding(psn)) return;

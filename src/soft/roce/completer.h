@@ -14,6 +14,9 @@ class Completer {
 
   void start();  // at RTS
   void handle(Instant now, const wire::Packet& packet);
+  // As Transport's.
+  Run open_run(const wire::Packet& packet, std::uint32_t count);
+  void close_run(Instant now, std::uint32_t count);
   void handle_timeout(Instant now);
   Instant deadline() const;
 

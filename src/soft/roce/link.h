@@ -36,6 +36,12 @@ struct PieceList {
   std::span<const Piece> span() const { return {pieces.data(), count}; }
 };
 
+// Where the payloads of the next middles of a message go, and of how many; 0 where each is to be judged by itself.
+struct Run {
+  std::byte* to = nullptr;
+  std::uint32_t count = 0;
+};
+
 // The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
 // False when the list ends before or a key, range or right is wrong in that domain.
 bool find_pieces(const Link& link, core::PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,

@@ -21,6 +21,9 @@ class Responder {
 
   void handle(Instant now, const wire::Packet& packet);
 
+  Run open_run(const wire::Packet& packet, std::uint32_t count);
+  void close_run(std::uint32_t count);
+
   // Whether emit() would add something to an empty train now.
   bool ready(Instant now, bool flush_acks) const;
   bool emit(Instant now, bool flush_acks, Train& train);

@@ -50,6 +50,16 @@ void Transport::handle_packet(Instant now, const wire::Packet& packet) {
   check_drained();
 }
 
+Run Transport::open_run(const wire::Packet& packet, std::uint32_t count) {
+  const wire::OpcodeInfo& info = packet.info();
+  if (info.first || info.last || packet.bth.ack_request || packet.payload.size() != link_.mtu()) return {};
+  return info.request ? responder_.open_run(packet, count) : completer_.open_run(packet, count);
+}
+
+void Transport::close_run(Instant now, const wire::Packet& packet, std::uint32_t count) {
+  packet.info().request ? responder_.close_run(count) : completer_.close_run(now, count);
+}
+
 void Transport::fall_silent_after(QueuePairState before) {
   if (before != QueuePairState::Error && link_.qp.state() == QueuePairState::Error) responder_.stop();
 }

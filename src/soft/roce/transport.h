@@ -18,6 +18,10 @@ class Transport {
   void handle_state(QueuePairState before, const wire::Path& path, std::uint32_t source_index);
   // A packet for this queue pair, validated and admitted.
   void handle_packet(Instant now, const wire::Packet& packet);
+  // Packets that repeat `packet` but for number and payload. Nothing happens before the second call, which says how
+  // many of them were right and are stored.
+  Run open_run(const wire::Packet& packet, std::uint32_t count);
+  void close_run(Instant now, const wire::Packet& packet, std::uint32_t count);
   void handle_timeout(Instant now);
   // New work may be in the queues.
   void handle_doorbell();

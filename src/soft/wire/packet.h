@@ -52,6 +52,10 @@ struct Packet {
 DropReason parse(std::span<const std::byte> datagram, Packet& out);
 
 // Payload length and pad count are what the opcode asks for at this path MTU (R-050..R-052, R-055..R-057).
+// Whether `next` is the datagram after `before`, in all but payload: a BTH alone before that, as long, the following
+// number. What parse() said of the one it then says of the other.
+bool repeats(std::span<const std::byte> before, std::span<const std::byte> next);
+
 bool payload_obeys(const Packet& packet, std::size_t path_mtu);
 
 // BTH and extended headers of `packet` into out (>= kMaxHeaderBytes). pad_count is written as given in bth.

@@ -279,6 +279,33 @@ Packet random_packet(RandomSource& random, std::span<const std::byte> bytes) {
   return packet;
 }
 
+TEST(Packet, a_datagram_repeats_another_when_nothing_but_its_number_and_payload_differ) {
+  const auto middle = [](std::uint32_t psn, std::uint32_t payload = 8) {
+    std::vector<std::byte> bytes(kBthBytes + payload + kIcrcBytes, static_cast<std::byte>(psn));
+    Bth bth;
+    bth.opcode = Opcode::RcWriteMiddle;
+    bth.psn = Psn{psn};
+    emit_bth(bth, std::span<std::byte>(bytes).first<kBthBytes>());
+    return bytes;
+  };
+  const auto first = middle(7), next = middle(8);
+  EXPECT_TRUE(repeats(first, next));
+  EXPECT_FALSE(repeats(first, first));
+  EXPECT_FALSE(repeats(next, first));
+  EXPECT_FALSE(repeats(first, middle(9)));
+  EXPECT_FALSE(repeats(first, middle(8, 12)));
+  EXPECT_FALSE(repeats(middle(Psn::kMask), middle(0)));  // a number that wraps is left to parse()
+  for (std::size_t bit = 0; bit < 8 * kBthBytes; ++bit) {
+    auto other = next;
+    other[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    EXPECT_FALSE(repeats(first, other)) << bit;
+  }
+  auto with_more = first, after = next;  // an extended header may differ, too
+  with_more[0] = after[0] = static_cast<std::byte>(Opcode::RcReadResponseFirst);
+  EXPECT_FALSE(repeats(with_more, after));
+  EXPECT_FALSE(repeats(std::span(first).first(8), std::span(next).first(8)));
+}
+
 TEST(Packet, a_hundred_thousand_random_packets_come_back_as_they_were) {
   SeededRandom random{20};
   const std::vector<std::byte> payload = test::random_bytes(random, kMaxPathMtu);
