@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/rnr_timer.h"
 #include "bench.h"
 
 namespace verbena::conformance {
@@ -236,7 +237,7 @@ TEST(Retry, q025_rnr_nak_is_waited_for_and_then_everything_from_it_on_is_sent_ag
     a.rig.deliver(a.rig.rnr_nak(static_cast<std::uint8_t>(code), a.rig.our(2)));
     a.rig.expect_send(1);
     a.rig.expect_send(2);
-    const Duration wait = wire::rnr_duration(static_cast<std::uint8_t>(code));
+    const Duration wait = rnr_duration(static_cast<std::uint8_t>(code));
     a.rig.advance(wait - Duration::nanoseconds(1));
     a.rig.expect_silence();
     a.rig.advance(wait / 7);  // and not for ever

@@ -118,7 +118,7 @@ void QueuePair::push(CompletionQueue& cq, const Completion& completion, bool sol
   }
 }
 
-void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte_count) {
+void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error) {
   VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
   const SendWqe& wqe = send_queue_.at(send_queue_.retired());
   const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
@@ -129,6 +129,7 @@ void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte
   completion.opcode = completion_opcode(wqe.opcode);
   completion.byte_count = byte_count;
   completion.qpn = qpn_;
+  completion.vendor_error = vendor_error;
   send_queue_.retire_oldest();
   if (wanted || (failed && !planted(PlantedBug::LoseUnsignaledError)))
     push(*init_.send_cq, completion, false);

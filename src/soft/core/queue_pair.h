@@ -17,6 +17,9 @@ namespace verbena::core {
 
 inline constexpr std::uint32_t kMaxSegments = 32;
 
+// Vendor error of a request that ended as RetryExceeded since the peer's process was seen to end.
+inline constexpr std::uint32_t kVendorPeerEnded = 1;
+
 struct QueuePairInit {
   QueuePairType type = QueuePairType::ReliableConnected;
   PdId pd;
@@ -58,7 +61,7 @@ class QueuePair {
   PdId receive_pd() const { return init_.srq != nullptr ? init_.srq->pd() : init_.pd; }
 
   // Outcome of the oldest request of the send queue, which leaves the queue.
-  void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count);
+  void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0);
   // Outcome of a receive that was taken.
   void complete_receive(const Completion& completion, bool solicited);
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "soft/core/dma.h"
 #include "soft/core/planted.h"
 #include "soft/roce/requester.h"
 
@@ -22,8 +21,7 @@ void Completer::start() {
   state_.unacked = state_.next = state_.highest = a.sq_psn;
   state_.resumed_at = a.sq_psn - 1;
   state_.current = head;
-  state_.retries_left = a.retry_count;
-  state_.rnr_retries_left = a.rnr_retry;
+  state_.retries.reset(a);
   state_.window.reset(link_.config, link_.mtu(), static_cast<std::uint32_t>(link_.random.below(256)));
 }
 
@@ -73,32 +71,14 @@ void Completer::handle(Instant now, const wire::Packet& packet) {
 void Completer::complete_oldest() {
   core::SendQueue& queue = link_.qp.send_queue();
   const SendWqe& wqe = queue.at(queue.retired());
-  Counters& c = link_.counters;
-  switch (wqe.opcode) {
-    case SendOpcode::Send:
-    case SendOpcode::SendWithImmediate:
-      ++c.rdma_sends;
-      break;
-    case SendOpcode::RdmaWrite:
-    case SendOpcode::RdmaWriteWithImmediate:
-      ++c.rdma_writes, c.rdma_write_bytes += wqe.length;
-      break;
-    case SendOpcode::RdmaRead:
-      ++c.rdma_reads, c.rdma_read_bytes += wqe.length;
-      break;
-    case SendOpcode::CompareAndSwap:
-    case SendOpcode::FetchAndAdd:
-      ++c.atomics;
-      break;
-  }
+  link_.counters.count_sent(wqe.opcode, wqe.length);
   const bool fetched = wqe.is_read_or_atomic();
   link_.qp.complete_oldest_send(CompletionStatus::Success, fetched ? wqe.length : 0);
 }
 
 void Completer::note_progress(Instant now) {
   const QueuePairAttributes& a = link_.qp.attributes();
-  state_.retries_left = a.retry_count;
-  state_.rnr_retries_left = a.rnr_retry;
+  state_.retries.reset(a);
   if (!state_.anything_sent() || a.timeout == 0) {
     state_.retransmit_at = state_.period_end = Instant::never();
     return;
@@ -240,18 +220,12 @@ void Completer::handle_rnr_nak(Instant now, const wire::Packet& packet) {
     ++link_.counters.implied_nak_seq_err;
     return go_back_for_nak();
   }
-  if (link_.qp.attributes().rnr_retry != 7) {
-    if (state_.rnr_retries_left == 0) {
-      ++link_.counters.retry_rnr_exceeded_err;
-      return fail_oldest(CompletionStatus::RnrRetryExceeded);
-    }
-    --state_.rnr_retries_left;
+  if (!state_.retries.take_rnr(link_.qp.attributes())) {
+    ++link_.counters.retry_rnr_exceeded_err;
+    return fail_oldest(CompletionStatus::RnrRetryExceeded);
   }
-  const Duration wait = wire::rnr_duration(packet.aeth.syndrome);
-  const auto jitter =
-      static_cast<std::int64_t>(link_.random.below(static_cast<std::uint64_t>(wait.ns / 8 + 1)));
   state_.rnr_waiting = true;
-  state_.rnr_until = now + wait + Duration{jitter};
+  state_.rnr_until = now + core::rnr_wait(packet.aeth.syndrome, link_.random);
   state_.retransmit_at = state_.period_end = Instant::never();  // the peer is alive
   go_back();
   state_.rnr_only_one = planted(PlantedBug::ForgetTailAfterRnr);
@@ -273,14 +247,9 @@ bool Completer::read_response_fits(const SendWqe& wqe, const wire::Packet& packe
 
 // False when the memory is not there any more.
 bool Completer::store(const PieceList& pieces, std::span<const std::byte> bytes) {
-  for (const Piece& piece : pieces.span()) {
-    if (!core::dma_write(const_cast<std::byte*>(piece.data), bytes.first(piece.size), piece.size == bytes.size())) {
-      ++link_.counters.memory_faults;
-      return false;
-    }
-    bytes = bytes.subspan(piece.size);
-  }
-  return true;
+  if (core::store(pieces, bytes, true)) return true;
+  ++link_.counters.memory_faults;
+  return false;
 }
 
 void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
@@ -372,11 +341,10 @@ void Completer::handle_timeout(Instant now) {
   if (!state_.anything_sent()) return;
   if (now >= state_.period_end) {
     ++link_.counters.local_ack_timeout_err;
-    if (state_.retries_left == 0) {
+    if (!state_.retries.take()) {
       ++link_.counters.retry_exceeded_err;
       return fail_oldest(CompletionStatus::RetryExceeded);
     }
-    --state_.retries_left;
     state_.period_end = now + ack_timeout(link_.qp.attributes().timeout);
     state_.window.on_expiry();
     state_.nak_answered = false;

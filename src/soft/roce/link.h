@@ -3,9 +3,8 @@
 // things.
 #pragma once
 
-#include <array>
-
 #include "base/random.h"
+#include "soft/core/pieces.h"
 #include "soft/core/queue_pair.h"
 #include "soft/roce/config.h"
 #include "soft/roce/counters.h"
@@ -28,13 +27,7 @@ struct Link {
   core::PdId pd() const { return qp.init().pd; }
 };
 
-// Pieces of application memory, as found through the memory table.
-struct PieceList {
-  std::array<Piece, core::kMaxSegments> pieces;
-  std::size_t count = 0;
-
-  std::span<const Piece> span() const { return {pieces.data(), count}; }
-};
+using core::PieceList;
 
 // Where the payloads of the next middles of a message go, and of how many; 0 where each is to be judged by itself.
 struct Run {
@@ -42,9 +35,9 @@ struct Run {
   std::uint32_t count = 0;
 };
 
-// The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
-// False when the list ends before or a key, range or right is wrong in that domain.
-bool find_pieces(const Link& link, core::PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
-                 std::uint64_t length, Access wanted, PieceList& out);
+inline bool find_pieces(const Link& link, core::PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
+                        std::uint64_t length, Access wanted, PieceList& out) {
+  return core::find_pieces(link.memory, domain, sges, offset, length, wanted, out);
+}
 
 }  // namespace verbena::roce

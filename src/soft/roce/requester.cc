@@ -11,10 +11,6 @@ using core::PlantedBug;
 using core::SendWqe;
 using wire::Opcode;
 
-Duration ack_timeout(std::uint8_t code) {
-  return code == 0 ? Duration::forever() : Duration::nanoseconds(std::int64_t{4096} << code);
-}
-
 std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
   return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
 }

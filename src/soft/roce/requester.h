@@ -44,8 +44,7 @@ class Requester {
   SendState& state_;
 };
 
-// 4.096 us * 2^code; Duration::forever() for code 0.
-Duration ack_timeout(std::uint8_t code);
+using core::ack_timeout;
 // PSNs of one READ request: requests are cut so that their answers fit a receive buffer.
 std::uint32_t read_chunk_packets(const Link& link);
 // Sequence numbers a message takes.

@@ -107,24 +107,14 @@ void Responder::close_run(std::uint32_t count) {
   write_left_ -= bytes;
 }
 
-bool Responder::store(std::span<const std::byte> bytes, bool last) {
-  for (const Piece& piece : pieces_.span()) {
-    if (piece.size == 0) continue;
-    if (!core::dma_write(const_cast<std::byte*>(piece.data), bytes.first(piece.size),
-                         last && piece.size == bytes.size()))
-      return false;
-    bytes = bytes.subspan(piece.size);
-  }
-  return true;
-}
-
 bool Responder::touch_memory(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   switch (info.operation) {
     case Operation::Send:
-      return store(packet.payload, info.last);
+      return core::store(pieces_, packet.payload, info.last);
     case Operation::Write:
-      return (planted(PlantedBug::AckBeforeStore) && info.last) || store(packet.payload, info.last);
+      return (planted(PlantedBug::AckBeforeStore) && info.last) ||
+             core::store(pieces_, packet.payload, info.last);
     case Operation::CompareSwap:
     case Operation::FetchAdd: {
       std::byte* at = const_cast<std::byte*>(pieces_.pieces[0].data);

@@ -83,7 +83,6 @@ class Responder {
   void execute_write(const wire::Packet& packet);
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
-  bool store(std::span<const std::byte> bytes, bool last);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t byte_count);
   void handle_duplicate(Instant now, const wire::Packet& packet);
   void repeat_read(const wire::Packet& packet);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "soft/core/retries.h"
 #include "soft/roce/send_window.h"
 #include "verbena/base/verbs.h"
 
@@ -31,8 +32,7 @@ struct SendState {
   std::uint32_t failed_index = 0;
   CompletionStatus failed_status = CompletionStatus::Success;
 
-  std::uint8_t retries_left = 0;
-  std::uint8_t rnr_retries_left = 0;
+  core::Retries retries;
   bool rnr_waiting = false;
   bool rnr_only_one = false;  // planted bug ForgetTailAfterRnr
   Instant rnr_until = Instant::never();

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "soft/core/pieces.h"
 #include "soft/wire/icrc.h"
 #include "soft/wire/packet.h"
 
@@ -21,11 +22,8 @@ struct TrainLimits {
   std::uint32_t max_pieces = 1024;         // what one send takes
 };
 
-// A piece of a train: consecutive bytes. All pieces, one after the other, are the datagrams back to back.
-struct Piece {
-  const std::byte* data;
-  std::size_t size;
-};
+// All pieces of a train, one after the other, are the datagrams back to back.
+using core::Piece;
 
 // One object, filled and sent again and again; no allocation after construction.
 class Train {

@@ -17,8 +17,6 @@
 #include <optional>
 #include <string_view>
 
-#include "verbena/base/time.h"
-
 namespace verbena::wire {
 
 inline constexpr std::uint8_t kSyndromeAck = 0x1f;  // credits not limited
@@ -52,12 +50,6 @@ constexpr std::uint8_t nak_syndrome(NakCode code) { return static_cast<std::uint
 constexpr std::uint8_t rnr_syndrome(std::uint8_t timer_code) {
   return static_cast<std::uint8_t>(0x20 | (timer_code & 0x1f));
 }
-
-// How long an RNR NAK with this code asks the requester to wait. Only the low 5 bits count; code 0 is the
-// longest.
-Duration rnr_duration(std::uint8_t timer_code);
-// The code of the shortest wait that is at least `wait`; 0 (655.36 ms) when none is long enough.
-std::uint8_t rnr_timer_code(Duration wait);
 
 // Receives the credit code of an ACK stands for; nullopt for code 31, not limited. Only the low 5 bits count.
 std::optional<std::uint32_t> credits_of(std::uint8_t credit_code);

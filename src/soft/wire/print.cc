@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/byte_order.h"
+#include "base/rnr_timer.h"
 #include "soft/wire/packet.h"
 #include "soft/wire/text.h"
 

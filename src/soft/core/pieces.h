@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a scatter/gather list to the bytes it names.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "soft/core/memory_table.h"
+#include "soft/core/queue_pair.h"
+
+namespace verbena::core {
+
+// Consecutive bytes of memory.
+struct Piece {
+  const std::byte* data;
+  std::size_t size;
+};
+
+// Pieces of application memory, as found through the memory table.
+struct PieceList {
+  std::array<Piece, kMaxSegments> pieces;
+  std::size_t count = 0;
+
+  std::span<const Piece> span() const { return {pieces.data(), count}; }
+};
+
+// The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
+// False when the list ends before or a key, range or right is wrong in that domain.
+bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
+                 std::uint64_t length, Access wanted, PieceList& out);
+
+// As many bytes as the pieces have, in their order. `publish`: they are the last of a message (O-4).
+// False when the memory is not there any more: then a part was stored at most.
+[[nodiscard]] bool store(const PieceList& pieces, std::span<const std::byte> bytes, bool publish);
+
+}  // namespace verbena::core
