@@ -71,13 +71,17 @@ bool is_installed() { return is_ours(SIGSEGV) && is_ours(SIGBUS); }
 
 // The signal fences keep the landing where it is, before and after what it is for.
 bool detail::run(void (*f)(void*), void* argument) {
+  sigjmp_buf* const outer = landing;
   sigjmp_buf here;
-  if (sigsetjmp(here, 0) != 0) return false;
+  if (sigsetjmp(here, 0) != 0) {
+    landing = outer;
+    return false;
+  }
   landing = &here;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   f(argument);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  landing = nullptr;
+  landing = outer;
   return true;
 }
 

@@ -47,6 +47,24 @@ TEST(FaultGuard, memory_that_was_unmapped_is_told_again_and_again) {
   ::munmap(gone, kPage);
 }
 
+TEST(FaultGuard, a_guard_inside_a_guard_ends_alone_and_the_outer_one_still_holds) {
+  fault_guard::install();
+  std::byte* gone = map(kPage);
+  ::munmap(gone, kPage);
+  std::byte some[8] = {};
+  bool inner_ended = false, went_on = false, ended = false;
+  const bool whole = fault_guard::run([&] {
+    inner_ended = guarded_copy(some, some, 0) && !guarded_copy(gone, some, 8);
+    went_on = true;
+    std::memcpy(gone, some, 8);
+    ended = true;
+  });
+  EXPECT_FALSE(whole);
+  EXPECT_TRUE(inner_ended);
+  EXPECT_TRUE(went_on);
+  EXPECT_FALSE(ended);
+}
+
 TEST(FaultGuard, memory_without_the_right_and_beyond_the_end_of_a_file_is_told) {
   fault_guard::install();
   std::byte* fixed = map(kPage, PROT_READ);

@@ -15,9 +15,10 @@ class Retries {
  public:
   // At the beginning and after each progress.
   void reset(const QueuePairAttributes& attributes) {
-    periods_ = attributes.retry_count;
+    reset_periods(attributes);
     rnr_ = attributes.rnr_retry;
   }
+  void reset_periods(const QueuePairAttributes& attributes) { periods_ = attributes.retry_count; }
   // One more period without progress. False: that was the last.
   [[nodiscard]] bool take() { return periods_ != 0 && periods_-- != 0; }
   // One more refusal for want of a receive.

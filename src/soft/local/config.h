@@ -9,10 +9,13 @@
 namespace verbena::local {
 
 struct Config {
-  // One turn over the peer's records takes no more, and one emit() writes no more of either kind.
+  // One turn over the peer's records takes no more of them, and ends with a quarter of the ring.
   std::uint32_t max_turn_records = 64;
-  // An acknowledgement leaves with data, or after a turn that found nothing, or when it is owed for so long.
-  Duration max_owed_ack_time = Duration::microseconds(50);
+  // Longer messages are cut; a record takes a quarter of the ring at most.
+  std::uint32_t max_record_bytes = 16 * 1024;
+  // An acknowledgement leaves with data, after a turn that found nothing, or when one of these is reached.
+  std::uint32_t max_owed_requests = 16;
+  Duration max_owed_time = Duration::microseconds(50);
 };
 
 }  // namespace verbena::local

@@ -117,7 +117,7 @@ bool parse_rest(const Head& head, std::uint32_t rest, Response& response) {
       return parse_pieces(head, kResponseBytes, rest, response.placement, response.pieces);
     response.payload_bytes = rest;
     response.payload_offset = kResponseBytes;
-    return rest != 0;
+    return true;
   }
   if (response.placement != Placement::InRecord) return false;
   if (response.kind != RecordKind::AtomicResult) return rest == 0;

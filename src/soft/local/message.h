@@ -11,7 +11,7 @@
 //   continuation   0 number (4)  4 0 (4), then more payload of that request
 //   response       0 number (4)  4 code (1)  5 placement (1)  6 0 (2)
 //     atomic result:             8 the value before (8)
-//     READ data:                 then payload, or 1 to 4 pieces
+//     READ data:                 then payload, none in answer to a READ of nothing, or 1 to 4 pieces
 //   piece          0 segment (4), 0 in own memory  4 bytes (4)  8 offset or address (8)
 #pragma once
 

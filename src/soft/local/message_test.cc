@@ -220,7 +220,7 @@ TEST(Message, F21_what_no_responder_writes_is_refused) {
   EXPECT_FALSE(taken_as(RecordKind::Refuse, 0, 0, 8));
   EXPECT_FALSE(taken_as(RecordKind::Refuse, 4, 0, 8));
   EXPECT_TRUE(taken_as(RecordKind::ReadData, 0, 0, 9));
-  EXPECT_FALSE(taken_as(RecordKind::ReadData, 0, 0, 8));
+  EXPECT_TRUE(taken_as(RecordKind::ReadData, 0, 0, 8)) << "of nothing";
   EXPECT_FALSE(taken_as(RecordKind::ReadData, 0, 3, 9));
   EXPECT_TRUE(taken_as(RecordKind::AtomicResult, 0, 0, 16));
   EXPECT_FALSE(taken_as(RecordKind::AtomicResult, 0, 0, 8));

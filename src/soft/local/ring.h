@@ -55,14 +55,20 @@ class BasicRingProducer {
     VERBENA_ASSERT(kind != kPaddingKind && payload_bytes <= max_payload_bytes(capacity(), Memory::kLine));
     if (state_ != RingState::Open) return std::nullopt;
     const RecordHeader header{payload_bytes, kind};
-    const std::uint32_t left = capacity() - offset_of(next_);
-    const std::uint32_t padding = header.size() > left ? left : 0;
-    if (!has_room(next_ + padding + header.size())) return std::nullopt;
-    if (padding != 0) pad(padding);
+    if (!fits(payload_bytes)) {
+      refresh();
+      if (!fits(payload_bytes)) return std::nullopt;
+    }
+    if (const std::uint32_t padding = padding_before(header); padding != 0) pad(padding);
     const std::uint32_t at = offset_of(next_);
     memory_.store_header(at, header.word());
     next_ += header.size();
     return at + kRecordHeaderBytes;
+  }
+
+  // What was reserved last will not be written: padding stands in its place.
+  void discard(std::uint32_t offset, std::uint32_t payload_bytes) {
+    memory_.store_header(offset - kRecordHeaderBytes, RecordHeader{payload_bytes, kPaddingKind}.word());
   }
 
   // Makes all that was reserved visible, at once.
@@ -73,9 +79,27 @@ class BasicRingProducer {
     memory_.store_tail(tail_);
   }
 
+  // Whether a record finds room, as far as the consumer was seen to have come.
+  bool fits(std::uint32_t payload_bytes) const {
+    const RecordHeader header{payload_bytes, 1};
+    return line_end(next_ + padding_before(header) + header.size()) - head_ <= capacity();
+  }
+  // Looks how far the consumer has come.
+  void refresh() {
+    const std::uint64_t head = memory_.load_head();
+    // It goes forwards, and no further than what is visible.
+    if (head - head_ > tail_ - head_ || head % kRecordHeaderBytes != 0)
+      state_ = RingState::Corrupt;
+    else
+      head_ = head;
+  }
+  std::uint64_t consumed() const { return head_; }
+  bool anything_reserved() const { return next_ != tail_; }
+
   RingState state() const { return state_; }
   std::uint32_t capacity() const { return memory_.capacity(); }
   Memory& memory() { return memory_; }
+  const Memory& memory() const { return memory_; }
   bool operator==(const BasicRingProducer&) const = default;
 
  private:
@@ -89,16 +113,10 @@ class BasicRingProducer {
     memory_.store_header(offset_of(next_), RecordHeader{bytes - kRecordHeaderBytes, kPaddingKind}.word());
     next_ += bytes;
   }
-  bool has_room(std::uint64_t end) {
-    if (line_end(end) - head_ <= capacity()) return true;
-    const std::uint64_t head = memory_.load_head();
-    // The consumer goes forwards, and no further than what is visible.
-    if (head - head_ > tail_ - head_ || head % kRecordHeaderBytes != 0) {
-      state_ = RingState::Corrupt;
-      return false;
-    }
-    head_ = head;
-    return line_end(end) - head_ <= capacity();
+  // A record is never split.
+  std::uint32_t padding_before(const RecordHeader& header) const {
+    const std::uint32_t left = capacity() - offset_of(next_);
+    return header.size() > left ? left : 0;
   }
 
   Memory memory_;

@@ -90,6 +90,45 @@ TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
   EXPECT_TRUE(send(producer, 9, {}));
 }
 
+TEST(Ring, what_was_reserved_and_discarded_is_passed_over) {
+  TestRing ring(256);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  EXPECT_TRUE(send(producer, 1, {1}));
+  const auto at = producer.try_reserve(2, 13);
+  ASSERT_TRUE(at);
+  producer.discard(*at, 13);
+  EXPECT_TRUE(send(producer, 3, {3}));
+  EXPECT_TRUE(producer.anything_reserved());
+  producer.publish();
+  EXPECT_FALSE(producer.anything_reserved());
+  for (const unsigned kind : {1u, 3u}) {
+    ASSERT_TRUE(consumer.peek());
+    EXPECT_EQ(consumer.peek()->kind, kind);
+    consumer.pop();
+  }
+  EXPECT_FALSE(consumer.peek());
+  EXPECT_EQ(consumer.state(), RingState::Open);
+}
+
+TEST(Ring, a_record_fits_exactly_when_it_can_be_reserved) {
+  TestRing ring(512);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  std::mt19937 random(5);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto bytes = static_cast<std::uint32_t>(random() % (max_payload_bytes(512) + 1));
+    if (random() % 4 == 0) producer.refresh();
+    const bool fits = producer.fits(bytes);
+    const std::uint64_t consumed = producer.consumed();
+    const bool reserved = producer.try_reserve(1, bytes).has_value();
+    EXPECT_EQ(reserved, fits || (producer.consumed() != consumed && reserved));
+    if (random() % 2 == 0) producer.publish();
+    if (consumer.peek()) consumer.pop();
+    if (random() % 2 == 0) consumer.release();
+  }
+}
+
 TEST(Ring, the_longest_payload_finds_room_wherever_the_ends_stand) {
   for (std::uint32_t lead = 0; lead <= 512; lead += 8) {
     TestRing ring(512);

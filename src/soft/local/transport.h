@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport of one reliable connected queue pair over two rings in memory that it shares with its peer (ADR 0016).
+// The transport of one reliable connected queue pair over two rings in memory that it shares with its peer (ADR 0016):
+// requester, responder and completer around one send state.
 //
-// One thread at a time. Time is handed in. Whenever handle_records(), handle_hang_up() or emit() returned true, the
-// caller looks at the peer's wake word: once, after all of them.
+// One thread at a time. Time is handed in. Whenever handle_records() or emit() returned true, the caller looks at the
+// peer's wake word: once, after both.
 #pragma once
 
-#include "soft/local/ring.h"
-#include "base/random.h"
-#include "soft/core/counters.h"
-#include "soft/core/queue_pair.h"
-#include "soft/local/config.h"
+#include "soft/local/completer.h"
+#include "soft/local/requester.h"
+#include "soft/local/responder.h"
 
 namespace verbena::local {
-
-// The two rings of a connection. Their memory is the driver's.
-struct Channel {
-  RingProducer out;
-  RingConsumer in;
-};
 
 class Transport {
  public:
@@ -25,36 +18,65 @@ class Transport {
   Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, core::Counters& counters,
             RandomSource& random);
 
-  // After the queue pair's attributes changed from `before`.
+  // After the queue pair's attributes changed from `before`. RESET detaches.
   void handle_state(QueuePairState before);
   // Both ends agreed on these rings, which are fresh: nothing was written yet. Until then nothing is sent and posts wait.
-  // The memory stays until detach().
+  // Once in the life of a connection, from RESET to RESET. The memory stays until detach().
   void attach(Instant now, const Channel& channel);
   void detach();
-  bool attached() const;
+  bool attached() const { return link_.channel.has_value(); }
 
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
-  // found nothing makes what is owed due: call it again only after the application had a chance to answer.
+  // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
   // The peer is gone: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
   // core::kVendorPeerEnded, now or when it is posted.
-  bool handle_hang_up(Instant now);
+  void handle_hang_up(Instant now);
   void handle_timeout(Instant now);
   // New work may be in the queues.
   void handle_doorbell();
   // The first request is told in RTS as in RTR, where alone R-133 wants it.
-  void await_first_request();
+  void await_first_request() { first_request_awaited_ = true; }
   // The device puts the queue pair into ERR.
   void fail(AsyncEventType event);
 
   // Whether emit() would write something.
   bool ready(Instant now) const;
-  // Writes what is due and finds room, and publishes it at once. True when something was published.
+  // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
+  // something was published.
   bool emit(Instant now);
   Instant deadline() const;
   // In ERR, and the peer was told why: the socket may be closed.
   bool finished() const;
   void check_invariants() const;
+
+ private:
+  bool reads() const;
+  bool writes() const;
+  bool sends() const;
+  bool read_turn(Instant now);
+  void handle_record(Instant now, const Record& record);
+  bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
+  bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);
+  bool write_turn(Instant now);
+  // Nothing of what the peer says counts any more.
+  void break_off();
+  void settle();
+  void check_drained();
+  // The sending side failed: an error of our own ends what the responder still had to say.
+  void fall_silent_after(QueuePairState before);
+
+  mutable Link link_;  // looking whether there is room moves what is known of the peer
+  SendState send_;
+  Requester requester_;
+  Completer completer_;
+  Responder responder_;
+  bool broken_ = false;
+  bool peer_ended_ = false;
+  bool answers_first_ = true;  // of two that want the room
+  bool drained_said_ = false;
+  bool established_said_ = false;
+  bool first_request_awaited_ = false;
 };
 
 }  // namespace verbena::local

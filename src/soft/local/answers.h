@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a responder still has to say, in the order of the requests: the READs and atomics it answers, and behind them
+// one number up to which all is done, or why it is not. Bounded, whatever the peer does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "soft/local/message.h"
+#include "verbena/base/time.h"
+
+namespace verbena::local {
+
+// The answer to a READ or atomic.
+struct Fetch {
+  bool atomic = false;
+  std::uint32_t number = 0;
+  std::uint32_t length = 0;  // READ: what is left
+  std::uint64_t address = 0;
+  Key rkey;
+  std::uint64_t value = 0;  // atomic: the one before
+};
+
+class Answers {
+ public:
+  void reset(std::size_t max_fetches) {
+    *this = {};
+    max_fetches_ = max_fetches;
+  }
+  void clear() { reset(max_fetches_); }
+
+  bool can_fetch() const { return count_ < max_fetches_; }
+  // Its answer says as much as what was owed before it.
+  void push(const Fetch& fetch) {
+    if (ring_.empty()) ring_.resize(max_fetches_);
+    ring_[(head_ + count_++) % ring_.size()] = fetch;
+    owed_ = 0;
+  }
+  bool any_fetch() const { return count_ != 0; }
+  Fetch& fetch() { return ring_[head_]; }
+  const Fetch& fetch() const { return ring_[head_]; }
+  void pop_fetch() {
+    head_ = (head_ + 1) % ring_.size();
+    --count_;
+  }
+
+  // All up to `number` is done. Returns whether something was owed before.
+  bool owe(Instant now, std::uint32_t number) {
+    number_ = number;
+    if (owed_ == 0) since_ = now;
+    return owed_++ != 0;
+  }
+  void settle() { owed_ = 0; }
+  std::uint32_t owed() const { return owed_; }
+  std::uint32_t number() const { return number_; }
+  Instant since() const { return since_; }
+
+  // Not this one; all before it is done.
+  void say_no(RecordKind kind, std::uint8_t code, std::uint32_t number) {
+    no_ = kind;
+    code_ = code;
+    number_ = number;
+    owed_ = 0;
+  }
+  bool says_no() const { return no_ != RecordKind::Acknowledge; }
+  void said_no() { no_ = RecordKind::Acknowledge; }
+
+  bool empty() const { return count_ == 0 && owed_ == 0 && !says_no(); }
+  // Behind the fetches.
+  Response last() const {
+    Response response;
+    response.kind = no_;
+    response.code = says_no() ? code_ : std::uint8_t{0};
+    response.number = number_;
+    return response;
+  }
+
+ private:
+  std::vector<Fetch> ring_;  // from the first fetch on
+  std::size_t max_fetches_ = 0;
+  std::size_t head_ = 0, count_ = 0;
+  RecordKind no_ = RecordKind::Acknowledge;  // or NotReady, Refuse
+  std::uint8_t code_ = 0;
+  std::uint32_t number_ = 0;
+  std::uint32_t owed_ = 0;  // requests since the last answer
+  Instant since_;
+};
+
+}  // namespace verbena::local

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of one queue pair's transport share: the queue pair, the rings, and the device's common things.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "base/random.h"
+#include "soft/core/counters.h"
+#include "soft/core/pieces.h"
+#include "soft/core/queue_pair.h"
+#include "soft/local/config.h"
+#include "soft/local/message.h"
+#include "soft/local/ring.h"
+
+namespace verbena::local {
+
+// The two rings of a connection. Their memory is the driver's.
+struct Channel {
+  RingProducer out;
+  RingConsumer in;
+};
+
+struct Link {
+  core::QueuePair& qp;
+  const Config& config;
+  core::MemoryTable& memory;
+  core::Counters& counters;
+  RandomSource& random;
+  std::optional<Channel> channel;
+
+  core::PdId pd() const { return qp.init().pd; }
+  // Of a record of ours: short enough that several are in the ring at once.
+  std::uint32_t max_record_bytes() const {
+    const std::uint32_t capacity = channel->out.capacity();
+    return std::min({max_payload_bytes(capacity), capacity / 4, config.max_record_bytes});
+  }
+  std::byte* reserve(RecordKind kind, std::uint32_t bytes) {
+    RingProducer& out = channel->out;
+    const auto at = out.try_reserve(static_cast<std::uint16_t>(kind), bytes);
+    return at ? out.memory().data() + *at : nullptr;
+  }
+  void discard(std::byte* record, std::uint32_t bytes) {
+    RingProducer& out = channel->out;
+    out.discard(static_cast<std::uint32_t>(record - out.memory().data()), bytes);
+  }
+};
+
+// What became of a turn at writing.
+struct Written {
+  bool anything = false;
+  bool blocked = false;  // there is more, and no room for it
+};
+
+}  // namespace verbena::local

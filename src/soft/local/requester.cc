@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/local/requester.h"
+
+#include <cstring>
+
+#include "soft/core/dma.h"
+
+namespace verbena::local {
+
+using core::SendWqe;
+
+// One record of a message: which bytes of the payload, and how long it is with its head.
+struct Requester::Cut {
+  RecordKind kind = RecordKind::Continuation;
+  std::uint32_t head = 0;
+  std::uint32_t payload = 0;
+
+  std::uint32_t bytes() const { return head + payload; }
+};
+
+namespace {
+
+bool carries_payload(SendOpcode opcode) { return opcode < SendOpcode::RdmaRead; }
+bool may_be_solicited(SendOpcode opcode) { return carries_payload(opcode) && opcode != SendOpcode::RdmaWrite; }
+
+Request request_of(const SendWqe& wqe, std::uint32_t number) {
+  Request request;
+  request.opcode = wqe.opcode;
+  request.solicited = has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
+  request.number = number;
+  request.length = wqe.length;
+  if (wqe.opcode == SendOpcode::SendWithImmediate || wqe.opcode == SendOpcode::RdmaWriteWithImmediate)
+    request.immediate = wqe.immediate;
+  request.remote_address = wqe.remote_address;
+  request.rkey = wqe.rkey;
+  if (wqe.opcode == SendOpcode::CompareAndSwap) request.compare = wqe.compare;
+  request.swap_or_add = wqe.swap_or_add;
+  return request;
+}
+
+}  // namespace
+
+SendWqe* Requester::next_request() const {
+  core::SendQueue& queue = link_.qp.send_queue();
+  return state_.current == queue.posted() ? nullptr : &queue.at(state_.current);
+}
+
+bool Requester::may_start(const SendWqe& wqe) const {
+  if (state_.began) return true;
+  const QueuePairState qp_state = link_.qp.state();
+  const bool fresh = !wqe.started;
+  if (qp_state == QueuePairState::Sqd ? fresh : qp_state != QueuePairState::Rts) return false;
+  if (fresh && has_flag(wqe.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
+  const std::uint8_t limit = link_.qp.attributes().max_rd_atomic;
+  return !wqe.is_read_or_atomic() || limit == 0 || state_.reads_out < limit;
+}
+
+bool Requester::ready() const {
+  if (state_.rnr_waiting || at_failed()) return false;
+  const SendWqe* wqe = next_request();
+  return wqe != nullptr && may_start(*wqe);
+}
+
+Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
+  Cut cut;
+  cut.head = kContinuationHeadBytes;
+  if (!state_.began) {
+    Request request;
+    request.opcode = wqe.opcode;
+    cut.kind = kind_of(request);
+    cut.head = head_bytes(request);
+  }
+  if (carries_payload(wqe.opcode))
+    cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes() - cut.head);
+  return cut;
+}
+
+std::uint32_t Requester::next_record_bytes() const { return cut_of(*next_request()).bytes(); }
+
+void Requester::fail(CompletionStatus status) {
+  state_.failed = true;
+  state_.failed_index = state_.current;
+  state_.failed_status = status;
+}
+
+// A READ or atomic must be able to store its answer, or nothing of it is sent. The queue pair must allow them.
+bool Requester::begin(SendWqe& wqe) {
+  wqe.started = true;
+  if (!wqe.is_read_or_atomic()) return true;
+  if (link_.qp.attributes().max_rd_atomic == 0) return fail(CompletionStatus::LocalQpOperationError), false;
+  core::PieceList pieces;
+  if (core::find_pieces(link_.memory, link_.pd(), link_.qp.send_queue().sges(state_.current), 0, wqe.length,
+                        Access::LocalWrite, pieces))
+    return true;
+  fail(CompletionStatus::LocalProtectionError);
+  return false;
+}
+
+bool Requester::copy_payload(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+  if (cut.payload == 0) return true;
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (has_flag(wqe.flags, SendFlags::Inline)) {
+    std::memcpy(to, queue.inline_data(state_.current).data() + state_.written, cut.payload);
+    return true;
+  }
+  core::PieceList pieces;
+  if (!core::find_pieces(link_.memory, link_.pd(), queue.sges(state_.current), state_.written, cut.payload,
+                         Access::None, pieces))
+    return false;
+  for (const core::Piece& piece : pieces.span()) {
+    if (!core::dma_read(to, {piece.data, piece.size})) {
+      ++link_.counters.memory_faults;
+      return false;
+    }
+    to += piece.size;
+  }
+  return true;
+}
+
+bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+  if (!copy_payload(wqe, cut, to + cut.head)) return false;
+  const std::uint32_t number = state_.current - state_.first;
+  if (state_.began)
+    emit(Continuation{number, cut.payload, cut.head}, to);
+  else
+    emit(request_of(wqe, number), to);
+  return true;
+}
+
+Written Requester::write(Instant now, std::uint32_t limit) {
+  Written written;
+  for (std::uint32_t bytes = 0; bytes < limit && ready();) {
+    SendWqe& wqe = *next_request();
+    if (!wqe.started && !begin(wqe)) break;
+    const Cut cut = cut_of(wqe);
+    std::byte* to = link_.reserve(cut.kind, cut.bytes());
+    if (to == nullptr) {
+      written.blocked = true;
+      break;
+    }
+    if (!write_record(wqe, cut, to)) {
+      link_.discard(to, cut.bytes());
+      fail(CompletionStatus::LocalProtectionError);
+      break;
+    }
+    advance(now, wqe, cut);
+    bytes += cut.bytes();
+    written.anything = true;
+  }
+  return written;
+}
+
+void Requester::advance(Instant now, const SendWqe& wqe, const Cut& cut) {
+  if (state_.period_end.is_never()) {
+    if (const std::uint8_t code = link_.qp.attributes().timeout; code != 0) {
+      state_.period_end = now + core::ack_timeout(code);
+      state_.consumed = link_.channel->out.consumed();
+    }
+  }
+  state_.written += cut.payload;
+  state_.began = carries_payload(wqe.opcode) && state_.written != wqe.length;
+  if (state_.began) return;
+  if (wqe.is_read_or_atomic()) ++state_.reads_out;
+  state_.written = 0;
+  ++state_.current;
+}
+
+}  // namespace verbena::local

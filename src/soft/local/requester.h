@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns send requests into records, within room, order, fence and READ limits.
+#pragma once
+
+#include "soft/local/link.h"
+#include "soft/local/send_state.h"
+
+namespace verbena::local {
+
+class Requester {
+ public:
+  Requester(Link& link, SendState& state) : link_(link), state_(state) {}
+
+  // Whether there is something that may be written, room or not.
+  bool ready() const;
+  // The length of the next record; only when ready.
+  std::uint32_t next_record_bytes() const;
+  // Writes records until work or room ends, or `limit` bytes are written.
+  Written write(Instant now, std::uint32_t limit);
+
+ private:
+  struct Cut;  // one record's place in its message
+
+  core::SendWqe* next_request() const;
+  bool may_start(const core::SendWqe& wqe) const;
+  Cut cut_of(const core::SendWqe& wqe) const;
+  bool begin(core::SendWqe& wqe);
+  bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  void advance(Instant now, const core::SendWqe& wqe, const Cut& cut);
+  void fail(CompletionStatus status);
+  bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }
+
+  Link& link_;
+  SendState& state_;
+};
+
+}  // namespace verbena::local

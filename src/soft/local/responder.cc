@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/local/responder.h"
+
+#include "soft/core/dma.h"
+#include "soft/core/rights.h"
+
+namespace verbena::local {
+
+namespace {
+
+bool is_send(SendOpcode opcode) { return opcode == SendOpcode::Send || opcode == SendOpcode::SendWithImmediate; }
+bool is_fetch(SendOpcode opcode) { return opcode >= SendOpcode::RdmaRead; }
+bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
+
+}  // namespace
+
+void Responder::start() {
+  const QueuePairAttributes& a = link_.qp.attributes();
+  expected_ = 0;
+  open_ = not_ready_ = due_ = false;
+  receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
+  answers_.reset(a.max_dest_rd_atomic);
+}
+
+bool Responder::handle(Instant now, const Request& request, std::span<const std::byte> payload) {
+  if (request.placement != Placement::InRecord) return false;
+  if (not_ready_) {
+    if (request.number != expected_) return true;
+    if (answers_.says_no()) return false;          // it has not heard yet that it must come again
+    not_ready_ = false;
+  } else if (open_ || request.number != expected_) {
+    return false;  // and none is lost
+  }
+  request_ = request;
+  received_ = 0;
+  open_ = true;
+  execute(now, payload);
+  return true;
+}
+
+bool Responder::handle(Instant now, const Continuation& continuation, std::span<const std::byte> payload) {
+  if (not_ready_) return true;
+  if (!open_ || continuation.number != expected_) return false;
+  if (continuation.payload_bytes > request_.length - received_) return false;
+  execute(now, payload);
+  return true;
+}
+
+void Responder::execute(Instant now, std::span<const std::byte> payload) {
+  const bool last = is_fetch(request_.opcode) || payload.size() == request_.length - received_;
+  core::PieceList pieces;  // where the payload goes
+  Verdict verdict = check(payload.size(), last, pieces);
+  if (verdict == Verdict::Continue && !touch_memory(pieces, payload, last)) verdict = Verdict::MemoryFault;
+  if (verdict != Verdict::Continue) return refuse(verdict);
+  received_ += static_cast<std::uint32_t>(payload.size());
+  if (last) finish(now);
+}
+
+bool Responder::touch_memory(const core::PieceList& pieces, std::span<const std::byte> payload, bool last) {
+  if (!is_atomic(request_.opcode)) return core::store(pieces, payload, last);
+  std::byte* at = const_cast<std::byte*>(pieces.pieces[0].data);
+  const std::optional<std::uint64_t> original =
+      request_.opcode == SendOpcode::CompareAndSwap
+          ? core::dma_compare_swap(at, request_.compare, request_.swap_or_add)
+          : core::dma_fetch_add(at, request_.swap_or_add);
+  atomic_original_ = original.value_or(0);
+  return original.has_value();
+}
+
+void Responder::finish(Instant now) {
+  core::Counters& c = link_.counters;
+  open_ = false;
+  const std::uint32_t number = expected_++;
+  if (is_fetch(request_.opcode)) {
+    push_fetch();
+    due_ = false;
+    return;
+  }
+  if (is_send(request_.opcode)) {
+    ++c.rdma_recvs;
+    complete_receive(CompletionOpcode::Receive);
+  } else {
+    ++c.served_writes;
+    c.served_write_bytes += request_.length;
+    if (request_.opcode == SendOpcode::RdmaWriteWithImmediate)
+      complete_receive(CompletionOpcode::ReceiveRdmaWithImmediate);
+  }
+  if (answers_.owe(now, number)) ++c.ack_deferred;
+  if (answers_.owed() >= link_.config.max_owed_requests) due_ = true;
+}
+
+void Responder::complete_receive(CompletionOpcode opcode) {
+  Completion completion;
+  completion.id = receive_.id;
+  completion.opcode = opcode;
+  completion.byte_count = request_.length;
+  completion.qpn = link_.qp.qpn();
+  completion.with_immediate =
+      request_.opcode == SendOpcode::SendWithImmediate || request_.opcode == SendOpcode::RdmaWriteWithImmediate;
+  completion.immediate = request_.immediate;
+  link_.qp.complete_receive(completion, request_.solicited);
+}
+
+void Responder::push_fetch() {
+  core::Counters& c = link_.counters;
+  Fetch fetch;
+  fetch.atomic = is_atomic(request_.opcode);
+  fetch.number = request_.number;
+  fetch.length = request_.length;
+  fetch.address = request_.remote_address;
+  fetch.rkey = request_.rkey;
+  fetch.value = atomic_original_;
+  answers_.push(fetch);
+  if (fetch.atomic) {
+    ++c.served_atomics;
+  } else {
+    ++c.served_reads;
+    c.served_read_bytes += fetch.length;
+  }
+}
+
+void Responder::refuse(Verdict verdict) {
+  core::Counters& c = link_.counters;
+  open_ = false;
+  if (verdict == Verdict::NotReady) {
+    not_ready_ = true;
+    ++c.send_rnr_err;
+    return answers_.say_no(RecordKind::NotReady, link_.qp.attributes().min_rnr_timer, expected_);
+  }
+  if (verdict == Verdict::AccessError) {
+    ++c.access_violations;
+    return fatal(Refusal::RemoteAccess, AsyncEventType::QpAccessError);
+  }
+  const bool fault = verdict == Verdict::MemoryFault;
+  ++(fault ? c.memory_faults : c.invalid_requests);
+  if (fault && !is_send(request_.opcode)) return fatal(Refusal::RemoteOperation, AsyncEventType::QpFatal);
+  if (verdict == Verdict::InvalidRequest) return fatal(Refusal::InvalidRequest, AsyncEventType::QpRequestError);
+  const bool too_short = verdict == Verdict::ReceiveTooShort;
+  Completion completion;
+  completion.id = receive_.id;
+  completion.status = too_short ? CompletionStatus::LocalLengthError : CompletionStatus::LocalProtectionError;
+  completion.opcode = CompletionOpcode::Receive;
+  completion.qpn = link_.qp.qpn();
+  link_.qp.complete_receive(completion, true);
+  fatal(too_short ? Refusal::InvalidRequest : Refusal::RemoteOperation, AsyncEventType::QpRequestError);
+}
+
+void Responder::fatal(Refusal refusal, AsyncEventType event) {
+  answers_.say_no(RecordKind::Refuse, static_cast<std::uint8_t>(refusal), expected_);  // leaves from ERR, once
+  link_.qp.enter_error(event);
+}
+
+// The checks, in the order in which they are made. None changes memory.
+
+Responder::Verdict Responder::check(std::size_t bytes, bool last, core::PieceList& pieces) {
+  if (received_ == 0)
+    if (const Verdict verdict = check_allowed(); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_resources(last); verdict != Verdict::Continue) return verdict;
+  if (is_send(request_.opcode) && request_.length > receive_.length) return Verdict::ReceiveTooShort;
+  return check_memory(bytes, pieces);
+}
+
+Responder::Verdict Responder::check_allowed() const {
+  return includes(link_.qp.attributes().access, core::right_for(request_.opcode)) ? Verdict::Continue
+                                                                                   : Verdict::InvalidRequest;
+}
+
+Responder::Verdict Responder::check_resources(bool last) {
+  if (is_fetch(request_.opcode)) return answers_.can_fetch() ? Verdict::Continue : Verdict::InvalidRequest;
+  const bool takes = is_send(request_.opcode) || (request_.opcode == SendOpcode::RdmaWriteWithImmediate && last);
+  if (!takes || link_.qp.open_receive.open) return Verdict::Continue;
+  if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::NotReady;
+  link_.qp.open_receive = {true, receive_.id};
+  return Verdict::Continue;
+}
+
+Responder::Verdict Responder::check_memory(std::size_t bytes, core::PieceList& pieces) const {
+  if (is_send(request_.opcode)) {
+    const std::span<const ScatterGather> sges{receive_sges_.data(), receive_.sge_count};
+    return core::find_pieces(link_.memory, link_.qp.receive_pd(), sges, received_, bytes, Access::LocalWrite, pieces)
+               ? Verdict::Continue
+               : Verdict::OperationError;
+  }
+  if (is_atomic(request_.opcode) && (request_.remote_address & 7) != 0) return Verdict::InvalidRequest;
+  const std::uint32_t left = request_.length - received_;
+  if (left == 0) return Verdict::Continue;
+  // The whole rest is checked, with the first record and again with each: the region may have gone.
+  std::byte* at = link_.memory.find_remote(request_.rkey, link_.pd(), request_.remote_address + received_, left,
+                                           core::right_for(request_.opcode));
+  if (at == nullptr) return Verdict::AccessError;
+  if (is_atomic(request_.opcode)) {
+    // An aligned address whose region lies misaligned in memory cannot be updated in one step.
+    if ((reinterpret_cast<std::uintptr_t>(at) & 7) != 0) return Verdict::InvalidRequest;
+    bytes = 8;
+  }
+  if (request_.opcode == SendOpcode::RdmaRead) return Verdict::Continue;
+  pieces.pieces[0] = {at, bytes};
+  pieces.count = 1;
+  return Verdict::Continue;
+}
+
+}  // namespace verbena::local

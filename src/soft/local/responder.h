@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the peer's requests: rights, resources, length and keys are checked in this order, then the request is executed
+// and answered (R-060 … R-094 as far as nothing is lost or comes twice).
+#pragma once
+
+#include <vector>
+
+#include "soft/local/answers.h"
+#include "soft/local/link.h"
+
+namespace verbena::local {
+
+class Responder {
+ public:
+  explicit Responder(Link& link) : link_(link) {}
+
+  void start();  // at RTR
+  void stop() { answers_.clear(); }
+
+  // `payload`: in shared memory. False: no honest peer says that.
+  bool handle(Instant now, const Request& request, std::span<const std::byte> payload);
+  bool handle(Instant now, const Continuation& continuation, std::span<const std::byte> payload);
+  // The peer's ring was found empty: what is owed waits no longer.
+  void handle_pause() { due_ = answers_.owed() != 0; }
+
+  // Whether there is something to say, room or not. `with_data`: requests of ours leave now.
+  bool ready(Instant now, bool with_data) const;
+  // The length of the next record; only when there is something to say.
+  std::uint32_t next_record_bytes() const;
+  // Writes answers until they or the room end, or `limit` bytes are written.
+  Written write(Instant now, bool with_data, std::uint32_t limit);
+  // When what is owed must leave.
+  Instant deadline() const;
+  bool owes_answer() const { return !answers_.empty(); }
+
+ private:
+  enum class Verdict : std::uint8_t {
+    Continue,
+    NotReady,
+    InvalidRequest,
+    AccessError,
+    OperationError,
+    ReceiveTooShort,
+    MemoryFault,  // registered, and not mapped: met only when it is touched
+  };
+
+  // A record with payload for the open message, or the one record of another. False: broken.
+  void execute(Instant now, std::span<const std::byte> payload);
+  Verdict check(std::size_t bytes, bool last, core::PieceList& pieces);
+  Verdict check_allowed() const;
+  Verdict check_resources(bool last);
+  Verdict check_memory(std::size_t bytes, core::PieceList& pieces) const;
+  bool touch_memory(const core::PieceList& pieces, std::span<const std::byte> payload, bool last);
+  void finish(Instant now);
+  void complete_receive(CompletionOpcode opcode);
+  void push_fetch();
+  void refuse(Verdict verdict);
+  void fatal(Refusal refusal, AsyncEventType event);
+
+  bool write_fetch(std::uint32_t bytes);
+  bool write_response(const Response& response);
+  void break_off_read(Refusal refusal, AsyncEventType event);
+  bool is_due(Instant now, bool with_data) const;
+
+  Link& link_;
+  std::uint32_t expected_ = 0;  // number of the next request
+  bool open_ = false;           // request_ came in part
+  bool not_ready_ = false;      // all is dropped until `expected_` comes again
+  bool due_ = false;            // what is owed leaves at once
+  Request request_;             // at hand
+  std::uint32_t received_ = 0;  // bytes of it stored
+  core::ReceiveWqe receive_;
+  std::vector<ScatterGather> receive_sges_;
+  std::uint64_t atomic_original_ = 0;
+  Answers answers_;
+};
+
+}  // namespace verbena::local

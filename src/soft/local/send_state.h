@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending half of a queue pair: where in the send queue we are. A request's number is its place there, counted from
+// the first since RTS. Acknowledged is retired; the requester moves `current` forward, going back after NotReady sets it
+// to the request that was refused.
+//
+//     retired            current                 posted         requests in the send queue
+//        |--- written -----|------ not yet --------|
+#pragma once
+
+#include <cstdint>
+
+#include "soft/core/retries.h"
+
+namespace verbena::local {
+
+struct SendState {
+  std::uint32_t first = 0;       // place of the request with number 0
+  std::uint32_t current = 0;     // the next to write
+  bool began = false;            // a part of it is written
+  std::uint32_t written = 0;     // bytes of its payload
+  std::uint32_t reads_out = 0;   // READ and atomic requests written and not answered
+  std::uint32_t read_bytes = 0;  // of the oldest READ, stored
+
+  bool failed = false;  // the request at failed_index cannot be sent; it fails when it is the oldest
+  std::uint32_t failed_index = 0;
+  CompletionStatus failed_status = CompletionStatus::Success;
+
+  core::Retries retries;
+  bool rnr_waiting = false;
+  Instant rnr_until = Instant::never();
+  Instant period_end = Instant::never();  // 4.096 us * 2^timeout without progress
+  std::uint64_t consumed = 0;             // how far the peer had read when the period began
+};
+
+}  // namespace verbena::local

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/local/transport.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/fault_guard.h"
+
+namespace verbena::local {
+
+Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, core::Counters& counters,
+                     RandomSource& random)
+    : link_{qp, config, memory, counters, random, {}},
+      requester_(link_, send_),
+      completer_(link_, send_),
+      responder_(link_) {}
+
+bool Transport::sends() const {
+  const QueuePairState state = link_.qp.state();
+  return state == QueuePairState::Rts || state == QueuePairState::Sqd;
+}
+
+bool Transport::reads() const {
+  return attached() && !broken_ && (sends() || link_.qp.state() == QueuePairState::Rtr);
+}
+
+// In ERR: why.
+bool Transport::writes() const {
+  return reads() || (attached() && !broken_ && link_.qp.state() == QueuePairState::Error);
+}
+
+void Transport::handle_state(QueuePairState before) {
+  const QueuePairState state = link_.qp.state();
+  if (state != QueuePairState::Sqd) drained_said_ = false;
+  if (state == before) return;
+  if (state == QueuePairState::Rtr) {
+    established_said_ = first_request_awaited_ = false;
+    responder_.start();
+  }
+  if (state == QueuePairState::Rts && before == QueuePairState::Rtr) completer_.start();
+  if (state == QueuePairState::Reset || state == QueuePairState::Error) {
+    responder_.stop();
+    send_ = SendState{};
+  }
+  if (state == QueuePairState::Reset) {
+    detach();
+    broken_ = peer_ended_ = false;
+    answers_first_ = true;
+  }
+  settle();
+}
+
+void Transport::attach(Instant, const Channel& channel) {
+  VERBENA_ASSERT(!attached() && !peer_ended_);
+  VERBENA_ASSERT(channel.out.capacity() >= kMinRingCapacity && channel.in.capacity() >= kMinRingCapacity);
+  link_.channel.emplace(channel);
+}
+
+void Transport::detach() {
+  link_.channel.reset();
+  send_.period_end = Instant::never();
+}
+
+void Transport::break_off() {
+  broken_ = true;
+  link_.qp.enter_error(AsyncEventType::QpFatal);
+  responder_.stop();
+}
+
+void Transport::fall_silent_after(QueuePairState before) {
+  if (before != QueuePairState::Error && link_.qp.state() == QueuePairState::Error) responder_.stop();
+}
+
+void Transport::settle() {
+  const QueuePairState before = link_.qp.state();
+  completer_.settle(peer_ended_);
+  fall_silent_after(before);
+  check_drained();
+}
+
+// Memory that cannot be touched breaks the connection like a rule that is broken: a peer can take its pages away.
+bool Transport::handle_records(Instant now) {
+  if (!reads()) return false;
+  bool anything = false;
+  const bool whole = fault_guard::run([this, now, &anything] { anything = read_turn(now); });
+  if (!whole || link_.channel->in.state() == RingState::Corrupt) broken_ = true;
+  if (broken_) break_off();
+  if (!anything) responder_.handle_pause();
+  return anything;
+}
+
+bool Transport::read_turn(Instant now) {
+  RingConsumer& in = link_.channel->in;
+  const std::uint32_t most_bytes = in.capacity() / 4;
+  std::uint32_t records = 0;
+  for (std::uint32_t bytes = 0; bytes < most_bytes && records < link_.config.max_turn_records && reads(); ++records) {
+    const auto record = in.peek();
+    if (!record) break;
+    handle_record(now, *record);
+    bytes += record->payload_bytes;
+    in.pop();
+  }
+  in.release();
+  return records != 0;
+}
+
+void Transport::handle_record(Instant now, const Record& record) {
+  const std::span<const std::byte> bytes{link_.channel->in.memory().data() + record.offset, record.payload_bytes};
+  bool honest = false;
+  switch (class_of(record.kind)) {
+    case RecordClass::Unknown:
+      break;
+    case RecordClass::Request:
+      honest = handle_request(now, record.kind, bytes);
+      break;
+    case RecordClass::Continuation:
+      if (const auto more = parse_continuation(bytes))
+        honest = responder_.handle(now, *more, bytes.subspan(more->payload_offset, more->payload_bytes));
+      break;
+    case RecordClass::Response:
+      honest = handle_response(now, record.kind, bytes);
+      break;
+  }
+  if (!honest) broken_ = true;
+}
+
+bool Transport::handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
+  const QueuePairState state = link_.qp.state();
+  const bool told = state == QueuePairState::Rtr ||
+                    (state == QueuePairState::Rts && first_request_awaited_);
+  if (told && !established_said_) {
+    established_said_ = true;
+    link_.qp.raise(AsyncEventType::CommEstablished);
+  }
+  const auto request = parse_request(kind, record);
+  return request && responder_.handle(now, *request, record.subspan(request->payload_offset, request->payload_bytes));
+}
+
+bool Transport::handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
+  if (!sends()) return false;  // nothing was asked
+  const auto response = parse_response(kind, record);
+  if (!response) return false;
+  const QueuePairState before = link_.qp.state();
+  const bool honest =
+      completer_.handle(now, *response, record.subspan(response->payload_offset, response->payload_bytes));
+  fall_silent_after(before);
+  settle();
+  return honest;
+}
+
+void Transport::handle_hang_up(Instant now) {
+  if (!attached()) return;
+  // Whoever still writes there gets no more than one ring read.
+  for (std::uint32_t lines = link_.channel->in.capacity() / kLineBytes; lines != 0 && handle_records(now); --lines) {
+  }
+  peer_ended_ = true;
+  settle();
+}
+
+void Transport::fail(AsyncEventType event) {
+  link_.qp.enter_error(event);
+  responder_.stop();
+}
+
+void Transport::handle_timeout(Instant now) {
+  // The responder may have put the queue pair into ERR, and nothing is outstanding any more.
+  if (!sends() || !attached()) return;
+  const QueuePairState before = link_.qp.state();
+  const bool whole = fault_guard::run([this, now] { completer_.handle_timeout(now); });
+  fall_silent_after(before);
+  if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
+  check_drained();
+}
+
+void Transport::handle_doorbell() {
+  if (link_.qp.state() == QueuePairState::Error) link_.qp.flush();
+  if (peer_ended_) settle();
+}
+
+// in SQD everything that was started has ended.
+void Transport::check_drained() {
+  if (link_.qp.state() != QueuePairState::Sqd || drained_said_) return;
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (queue.retired() != queue.posted() && queue.at(queue.retired()).started) return;
+  drained_said_ = true;
+  if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
+}
+
+bool Transport::ready(Instant now) const {
+  if (!writes() || peer_ended_) return false;
+  const bool data = sends() && requester_.ready();
+  const bool answers = responder_.ready(now, data);
+  if (!data && !answers) return false;
+  RingProducer& out = link_.channel->out;
+  const std::uint32_t bytes = answers && (answers_first_ || !data) ? responder_.next_record_bytes()
+                                                                    : requester_.next_record_bytes();
+  if (out.fits(bytes)) return true;
+  const bool whole = fault_guard::run([&out] { out.refresh(); });
+  return !whole || out.state() == RingState::Corrupt || out.fits(bytes);
+}
+
+bool Transport::emit(Instant now) {
+  if (!writes() || peer_ended_) return false;
+  bool published = false;
+  const bool whole = fault_guard::run([this, now, &published] { published = write_turn(now); });
+  if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
+  settle();
+  return published;
+}
+
+// Requests and answers share the room. Whoever finds too little of it keeps it free, and comes first when it is given
+// back: neither can starve the other.
+bool Transport::write_turn(Instant now) {
+  RingProducer& out = link_.channel->out;
+  const std::uint32_t limit = out.capacity() / 4;
+  bool answers = answers_first_;
+  for (int turn = 0; turn < 2; ++turn, answers = !answers) {
+    const bool data = sends() && requester_.ready();
+    Written written;
+    if (answers)
+      written = responder_.write(now, data, limit);
+    else if (data)
+      written = requester_.write(now, limit);
+    if (!written.blocked) continue;
+    answers_first_ = written.anything ? !answers : answers;
+    break;
+  }
+  const bool anything = out.anything_reserved();
+  out.publish();
+  return anything;
+}
+
+Instant Transport::deadline() const {
+  if (!reads()) return Instant::never();
+  return sends() ? std::min(completer_.deadline(), responder_.deadline()) : responder_.deadline();
+}
+
+bool Transport::finished() const {
+  return link_.qp.state() == QueuePairState::Error &&
+         (!attached() || broken_ || peer_ended_ || !responder_.owes_answer());
+}
+
+void Transport::check_invariants() const {
+  core::SendQueue& queue = link_.qp.send_queue();
+  const std::uint32_t live = queue.posted() - queue.retired();
+  if (link_.qp.state() != QueuePairState::Rts && link_.qp.state() != QueuePairState::Sqd) return;
+  VERBENA_ASSERT(send_.current - queue.retired() <= live);
+  VERBENA_ASSERT(send_.reads_out <= send_.current - queue.retired());
+  VERBENA_ASSERT(!send_.began || send_.current != queue.posted());
+}
+
+}  // namespace verbena::local

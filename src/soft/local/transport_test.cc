@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests over two rings, held to the numbered rules.
+#include "soft/local/transport.h"
+
+#include <gtest/gtest.h>
+
+#include "soft/local/test_pair.h"
+
+namespace verbena::local {
+namespace {
+
+using namespace testing;
+using Statuses = std::vector<CompletionStatus>;
+using Ids = std::vector<std::uint64_t>;
+using Events = std::vector<AsyncEventType>;
+using Op = SendOpcode;
+using Status = CompletionStatus;
+
+TEST(LocalTransport, R073_R074_O1_sends_of_every_length_arrive_whole_and_in_order) {
+  for (const std::uint32_t capacity : {256u, 1024u, 16384u}) {
+    Given given;
+    given.capacity = capacity;
+    Pair pair(given);
+    std::uint64_t id = 0;
+    for (const std::size_t length : {0u, 1u, 7u, 8u, 40u, 41u, 255u, 256u, 1000u, 9000u}) {
+      const Bytes bytes = pattern(length, static_cast<unsigned>(++id));
+      pair.a.put(0, bytes);
+      pair.b.receive(100 + id, 0, length + 3);
+      pair.a.send(id, 0, length);
+      pair.run();
+      const auto received = pair.b.received(), sent = pair.a.sent();
+      ASSERT_EQ(received.size(), 1u);
+      EXPECT_EQ(received[0].id, 100 + id);
+      EXPECT_EQ(received[0].status, Status::Success);
+      EXPECT_EQ(received[0].opcode, CompletionOpcode::Receive);
+      EXPECT_EQ(received[0].byte_count, length);
+      EXPECT_FALSE(received[0].with_immediate);
+      EXPECT_EQ(ids(sent), Ids{id});
+      EXPECT_EQ(statuses(sent), Statuses{Status::Success});
+      EXPECT_TRUE(pair.b.holds(0, bytes)) << capacity << " " << length;
+    }
+  }
+}
+
+TEST(LocalTransport, O2_writes_lie_where_they_should_and_an_immediate_says_so) {
+  for (const std::uint32_t capacity : {256u, 4096u}) {
+    Given given;
+    given.capacity = capacity;
+    Pair pair(given);
+    for (const std::size_t length : {0u, 1u, 8u, 24u, 25u, 1024u, 20'000u}) {
+      const Bytes bytes = pattern(length, 3);
+      pair.a.put(0, bytes);
+      pair.b.receive(7, 0, 0);
+      pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, length, pair.b, 1000);
+      pair.a.fetch_or_write(Op::RdmaWriteWithImmediate, 2, 0, length, pair.b, 30'000);
+      pair.run();
+      EXPECT_TRUE(pair.b.holds(1000, bytes) && pair.b.holds(30'000, bytes));
+      EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+      const auto received = pair.b.received();
+      ASSERT_EQ(received.size(), 1u);
+      EXPECT_EQ(received[0].opcode, CompletionOpcode::ReceiveRdmaWithImmediate);
+      EXPECT_EQ(received[0].byte_count, length);
+      EXPECT_TRUE(received[0].with_immediate);
+      EXPECT_EQ(received[0].immediate[3], std::byte{4});
+    }
+    EXPECT_EQ(pair.b.counters.served_writes, 14u);
+    EXPECT_EQ(pair.a.counters.rdma_writes, 14u);
+  }
+}
+
+TEST(LocalTransport, R086_reads_of_every_length_bring_what_is_there) {
+  for (const std::uint32_t capacity : {256u, 4096u}) {
+    Given given;
+    given.capacity = capacity;
+    Pair pair(given);
+    const Bytes bytes = pattern(30'000);
+    pair.b.put(0, bytes);
+    for (const std::size_t length : {0u, 1u, 8u, 40u, 1000u, 30'000u}) {
+      std::memset(pair.a.data(), 0, 30'000);
+      pair.a.fetch_or_write(Op::RdmaRead, 1, 0, length, pair.b, 0);
+      pair.run();
+      const auto sent = pair.a.sent();
+      ASSERT_EQ(sent.size(), 1u) << length;
+      EXPECT_EQ(sent[0].status, Status::Success);
+      EXPECT_EQ(sent[0].byte_count, length);
+      EXPECT_TRUE(pair.a.holds(0, Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length))));
+      EXPECT_TRUE(pair.a.holds(length, Bytes(8)));
+    }
+  }
+}
+
+TEST(LocalTransport, R083_R084_R085_atomics_change_memory_once_and_bring_what_was_there) {
+  Pair pair;
+  pair.b.word(64) = 5;
+  pair.a.fetch_or_write(Op::CompareAndSwap, 1, 0, 8, pair.b, 64);  // 5 becomes 9
+  pair.a.fetch_or_write(Op::CompareAndSwap, 2, 8, 8, pair.b, 64);  // no longer 5
+  pair.a.fetch_or_write(Op::FetchAndAdd, 3, 16, 8, pair.b, 64);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3}));
+  EXPECT_EQ(pair.a.word(0), 5u);
+  EXPECT_EQ(pair.a.word(8), 9u);
+  EXPECT_EQ(pair.a.word(16), 9u);
+  EXPECT_EQ(pair.b.word(64), 18u);
+}
+
+TEST(LocalTransport, Q006_R078_several_pieces_here_and_there_with_empty_ones_between) {
+  Pair pair;
+  const Bytes bytes = pattern(700);
+  pair.a.put(0, bytes);
+  const ScatterGather from[] = {pair.a.sge(0, 3), pair.a.sge(3, 0), pair.a.sge(3, 600), pair.a.sge(603, 97)};
+  const ScatterGather to[] = {pair.b.sge(5000, 1), pair.b.sge(0, 0), pair.b.sge(5001, 499), pair.b.sge(5500, 300)};
+  const ReceiveRequest receive{4, to};
+  ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+  SendRequest request;
+  request.local = from;
+  pair.a.post(request);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(5000, bytes));
+  EXPECT_EQ(pair.b.received()[0].byte_count, 700u);
+}
+
+TEST(LocalTransport, Q033_inline_bytes_are_those_of_the_post) {
+  Pair pair;
+  std::uint64_t word = 0x1122334455667788;
+  const ScatterGather own{reinterpret_cast<std::uint64_t>(&word), 8, {}};
+  SendRequest request;
+  request.flags = SendFlags::Inline | SendFlags::Signaled;
+  request.local = {&own, 1};
+  pair.b.receive(1, 0, 8);
+  pair.a.post(request);
+  word = 0;
+  pair.run();
+  EXPECT_EQ(pair.b.word(0), 0x1122334455667788u);
+}
+
+TEST(LocalTransport, Q034_what_is_not_signaled_completes_silently_and_R130_solicited_wakes) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.b.receive(2, 0, 8);
+  pair.b.receive_cq.arm(true);
+  pair.a.send(1, 0, 8, SendFlags::None);
+  pair.run();
+  EXPECT_TRUE(pair.a.sent().empty());
+  EXPECT_FALSE(pair.b.events.poll().has_value());
+  pair.a.send(2, 0, 8, SendFlags::Signaled | SendFlags::Solicited);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{2});
+  EXPECT_EQ(pair.b.events.poll()->kind, core::Event::Kind::Completion);
+}
+
+TEST(LocalTransport, posts_before_the_rings_are_there_leave_afterwards) {
+  Pair pair;
+  Side a({}, 1), b({}, 2);
+  a.to(QueuePairState::Rts);
+  b.to(QueuePairState::Rts);
+  b.receive(1, 0, 8);
+  a.send(1, 0, 8);
+  EXPECT_FALSE(a.transport->ready(pair.now));
+  EXPECT_FALSE(a.transport->emit(pair.now));
+  EXPECT_TRUE(a.transport->deadline().is_never());
+  RingStorage to_b(1024), to_a(1024);
+  a.transport->attach(pair.now, {RingProducer(to_b.memory()), RingConsumer(to_a.memory())});
+  b.transport->attach(pair.now, {RingProducer(to_a.memory()), RingConsumer(to_b.memory())});
+  EXPECT_TRUE(a.transport->emit(pair.now));
+  EXPECT_TRUE(b.transport->handle_records(pair.now));
+  EXPECT_EQ(ids(b.received()), Ids{1});
+}
+
+TEST(LocalTransport, R133_the_first_request_in_RTR_is_told_once) {
+  Given given;
+  Side a(given, 1), b(given, 2);
+  RingStorage to_b(1024), to_a(1024);
+  a.to(QueuePairState::Rts);
+  b.to(QueuePairState::Rtr);
+  a.transport->attach(Instant{}, {RingProducer(to_b.memory()), RingConsumer(to_a.memory())});
+  b.transport->attach(Instant{}, {RingProducer(to_a.memory()), RingConsumer(to_b.memory())});
+  for (int i = 0; i < 2; ++i) {
+    b.receive(1, 0, 8);
+    a.send(1, 0, 8);
+    a.transport->emit(Instant{});
+    b.transport->handle_records(Instant{});
+  }
+  EXPECT_EQ(b.happened(), Events{AsyncEventType::CommEstablished});
+  EXPECT_FALSE(b.transport->handle_records(Instant{}));
+  EXPECT_TRUE(b.transport->emit(Instant{})) << "answers leave in RTR";
+  EXPECT_TRUE(a.transport->handle_records(Instant{}));
+  EXPECT_EQ(a.sent().size(), 2u);
+}
+
+// ---- Acknowledgements
+
+TEST(LocalTransport, R090_one_acknowledgement_leaves_with_the_reply_or_after_a_turn_that_found_nothing) {
+  Pair pair;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    pair.b.receive(i, 0, 8);
+    pair.a.send(i, 0, 8);
+  }
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+  EXPECT_FALSE(pair.b.transport->ready(pair.now)) << "owed, not prompt";
+  EXPECT_EQ(pair.b.transport->deadline(), pair.now + Config{}.max_owed_time);
+  EXPECT_TRUE(pair.b.transport->ready(pair.b.transport->deadline()));
+  pair.a.receive(9, 0, 8);
+  pair.b.send(9, 0, 8);
+  EXPECT_TRUE(pair.b.transport->emit(pair.now));
+  EXPECT_TRUE(pair.a.transport->handle_records(pair.now));
+  EXPECT_EQ(pair.a.sent().size(), 3u);
+  EXPECT_EQ(ids(pair.a.received()), Ids{9});
+  EXPECT_EQ(pair.b.counters.ack_deferred, 2u);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  EXPECT_FALSE(pair.a.transport->handle_records(pair.now));
+  EXPECT_TRUE(pair.a.transport->ready(pair.now)) << "nobody answered";
+}
+
+TEST(LocalTransport, R093_many_requests_in_a_row_are_acknowledged_on_the_way) {
+  Pair pair;
+  const std::uint32_t most = Config{}.max_owed_requests;
+  for (std::uint64_t i = 0; i < most; ++i) pair.a.fetch_or_write(Op::RdmaWrite, i, 0, 8, pair.b, 0);
+  while (pair.a.transport->emit(pair.now)) {
+  }
+  while (!pair.b.transport->ready(pair.now)) ASSERT_TRUE(pair.b.transport->handle_records(pair.now));
+  EXPECT_TRUE(pair.b.transport->emit(pair.now));
+  pair.a.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.a.sent().size(), most);
+}
+
+TEST(LocalTransport, R081_O1_answers_leave_in_the_order_of_the_requests) {
+  Pair pair;
+  pair.b.put(0, pattern(9000));
+  pair.b.receive(1, 20'000, 8);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 9000, pair.b, 0);
+  pair.a.send(2, 0, 8);
+  pair.a.fetch_or_write(Op::FetchAndAdd, 3, 16, 8, pair.b, 16'000);
+  pair.a.fetch_or_write(Op::RdmaWrite, 4, 0, 8, pair.b, 24'000);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3, 4}));
+  EXPECT_TRUE(pair.a.holds(0, Bytes(8)) || pair.a.holds(0, pattern(8)));
+}
+
+// ---- Order and limits of the requester
+
+TEST(LocalTransport, Q030_no_more_reads_than_agreed_are_out_and_those_behind_wait) {
+  Given given;
+  given.max_rd_atomic = 2;
+  Pair pair(given);
+  for (std::uint64_t i = 0; i < 5; ++i) pair.a.fetch_or_write(Op::RdmaRead, i, 0, 8, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaWrite, 5, 0, 8, pair.b, 0);
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  pair.b.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.b.counters.served_reads, 2u);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(LocalTransport, R082_more_reads_than_the_responder_takes_are_refused) {
+  Given bold, modest;
+  modest.max_dest_rd_atomic = 2;
+  Pair pair(bold, modest);
+  for (std::uint64_t i = 0; i < 4; ++i) pair.a.fetch_or_write(Op::RdmaRead, i, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()),
+            (Statuses{Status::Success, Status::Success, Status::RemoteInvalidRequest, Status::Flushed}));
+  EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::QpRequestError});
+  EXPECT_TRUE(pair.b.transport->finished());
+}
+
+TEST(LocalTransport, Q031_a_fence_waits_for_reads_before_it) {
+  Pair pair;
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 8, SendFlags::Fence | SendFlags::Signaled);
+  pair.b.put(0, pattern(8));
+  pair.a.transport->emit(pair.now);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+  EXPECT_TRUE(pair.b.holds(8, pattern(8))) << "the write carried what was read";
+}
+
+TEST(LocalTransport, Q055_in_SQD_what_was_started_ends_and_the_rest_waits_for_RTS) {
+  Given given;
+  given.capacity = 256;
+  Pair pair(given);
+  pair.a.put(0, pattern(1000));
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 1000, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 2000);
+  pair.a.transport->emit(pair.now);
+  ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
+  EXPECT_TRUE(pair.a.happened().empty());
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+  EXPECT_TRUE(pair.b.holds(0, pattern(1000)));
+  EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::SqDrained});
+  ASSERT_TRUE(pair.a.go(QueuePairState::Rts));
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{2});
+}
+
+TEST(LocalTransport, Q050_a_wrong_key_here_fails_in_its_turn_and_nothing_of_it_arrives) {
+  for (const Op op : {Op::Send, Op::RdmaWrite, Op::RdmaRead, Op::FetchAndAdd}) {
+    Pair pair;
+    pair.b.receive(1, 0, 100);
+    pair.b.receive(2, 0, 100);
+    pair.a.send(1, 0, 8);
+    const ScatterGather wrong{pair.a.va(0), 8, Key{12345}};
+    SendRequest request;
+    request.id = 2;
+    request.opcode = op;
+    request.flags = SendFlags::None;
+    request.local = {&wrong, 1};
+    request.remote_address = pair.b.va(64);
+    request.rkey = pair.b.region.rkey;
+    pair.a.post(request);
+    pair.a.send(3, 0, 8);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::LocalProtectionError, Status::Flushed}));
+    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error);
+    EXPECT_TRUE(pair.a.transport->finished());
+    EXPECT_EQ(pair.b.received().size(), 1u);
+    EXPECT_EQ(pair.b.qp->state(), QueuePairState::Rts);
+  }
+}
+
+TEST(LocalTransport, Q050_memory_that_is_gone_in_the_middle_of_a_message_ends_it_there) {
+  Given given;
+  given.capacity = 1024;
+  Pair pair(given);
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 20'000, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  ASSERT_TRUE(pair.a.memory.deregister(pair.a.region.lkey));
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+  EXPECT_EQ(pair.b.counters.served_writes, 0u);
+  EXPECT_EQ(pair.b.qp->state(), QueuePairState::Rts);
+}
+
+TEST(LocalTransport, reads_need_a_queue_pair_that_may_read) {
+  Given given;
+  given.max_rd_atomic = 0;
+  Pair pair(given);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalQpOperationError});
+}
+
+}  // namespace
+}  // namespace verbena::local
