@@ -21,7 +21,8 @@ bool run(void (*f)(void*), void* argument);
 }
 
 // Calls f(). False when it touched memory that is not there, or not there for this access: then it was left in the
-// middle. f has no destructors to run and changes nothing but memory. f may call run() again: a fault ends the innermost.
+// middle. f has no destructors to run and changes nothing but memory. It may call run() itself: a fault ends the
+// innermost.
 template <class F>
 [[nodiscard]] bool run(F&& f) {
   using Plain = std::remove_reference_t<F>;

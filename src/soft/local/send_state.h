@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sending half of a queue pair: where in the send queue we are. A request's number is its place there, counted from
-// the first since RTS. Acknowledged is retired; the requester moves `current` forward, going back after NotReady sets it
-// to the request that was refused.
+// the first since RTS. What is acknowledged is retired; the requester moves `current` forward; going back after
+// NotReady sets it to the request that was refused.
 //
 //     retired            current                 posted         requests in the send queue
 //        |--- written -----|------ not yet --------|

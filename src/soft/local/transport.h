@@ -20,8 +20,8 @@ class Transport {
 
   // After the queue pair's attributes changed from `before`. RESET detaches.
   void handle_state(QueuePairState before);
-  // Both ends agreed on these rings, which are fresh: nothing was written yet. Until then nothing is sent and posts wait.
-  // Once in the life of a connection, from RESET to RESET. The memory stays until detach().
+  // Both ends agreed on these rings, which are fresh: nothing was written yet. Until then nothing is sent and posts
+  // wait. Once in the life of a connection, from RESET to RESET. The memory stays until detach().
   void attach(Instant now, const Channel& channel);
   void detach();
   bool attached() const { return link_.channel.has_value(); }

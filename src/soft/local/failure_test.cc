@@ -1,0 +1,698 @@
+// SPDX-License-Identifier: Apache-2.0
+// What two rings do when something is not as it should be: no receive, no right, no answer, no peer, or a peer that
+// writes what none should.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "base/fault_guard.h"
+#include "base/rnr_timer.h"
+#include "soft/core/shared_receive_queue.h"
+#include "soft/local/test_pair.h"
+#include "soft/local/transport.h"
+
+namespace verbena::local {
+namespace {
+
+using namespace testing;
+using Statuses = std::vector<CompletionStatus>;
+using Ids = std::vector<std::uint64_t>;
+using Events = std::vector<AsyncEventType>;
+using Op = SendOpcode;
+using Status = CompletionStatus;
+
+// ---- No receive
+
+TEST(LocalReceive, R070_R071_Q025_all_from_the_refused_request_on_comes_again_after_the_wait) {
+  Given given;
+  given.min_rnr_timer = 12;
+  Pair pair(given);
+  pair.a.put(0, pattern(3000));
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 30'000);
+  pair.a.send(2, 0, 3000);
+  pair.a.fetch_or_write(Op::FetchAndAdd, 3, 40'000, 8, pair.b, 40'000);
+  pair.a.fetch_or_write(Op::RdmaWrite, 4, 0, 8, pair.b, 30'008);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1}) << "all before it is done";
+  EXPECT_EQ(pair.b.word(40'000), 0u) << "nothing behind it is";
+  EXPECT_TRUE(pair.b.holds(30'008, Bytes(8)));
+  const Duration wait = pair.a.transport->deadline() - pair.now;
+  EXPECT_GE(wait, rnr_duration(12));
+  EXPECT_LE(wait, rnr_duration(12) + rnr_duration(12) / 8);
+  pair.b.receive(9, 0, 3000);
+  pair.run();
+  EXPECT_TRUE(pair.b.received().empty()) << "before the time is over";
+  EXPECT_TRUE(pair.wait());
+  EXPECT_EQ(ids(pair.b.received()), Ids{9});
+  EXPECT_TRUE(pair.b.holds(0, pattern(3000)));
+  EXPECT_EQ(pair.b.word(40'000), 9u);
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{2, 3, 4}));
+  EXPECT_EQ(pair.a.counters.rcvd_rnr_err, 1u);
+  EXPECT_EQ(pair.b.counters.send_rnr_err, 1u);
+}
+
+TEST(LocalReceive, Q026_Q027_refused_too_often_is_an_error_and_7_is_for_ever) {
+  for (const std::uint8_t retries : std::initializer_list<std::uint8_t>{0, 3, 7}) {
+    Given given;
+    given.rnr_retry = retries;
+    given.retry_count = 0;
+    Pair pair(given);
+    pair.a.send(1, 0, 8);
+    pair.a.send(2, 0, 8);
+    pair.run();
+    for (int i = 0; i < 100 && pair.wait(); ++i) {
+    }
+    if (retries == 7) {
+      EXPECT_EQ(pair.a.qp->state(), QueuePairState::Rts);
+      EXPECT_GE(pair.b.counters.send_rnr_err, 100u);
+      continue;
+    }
+    EXPECT_EQ(pair.b.counters.send_rnr_err, retries + 1u);
+    EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::RnrRetryExceeded, Status::Flushed}));
+    EXPECT_EQ(pair.a.counters.retry_rnr_exceeded_err, 1u);
+    EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  }
+}
+
+TEST(LocalReceive, R072_a_write_with_immediate_needs_its_receive_only_at_the_end) {
+  Given given;
+  given.capacity = 512;
+  Pair pair(given);
+  pair.a.put(0, pattern(2000));
+  pair.a.fetch_or_write(Op::RdmaWriteWithImmediate, 1, 0, 2000, pair.b, 0);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(0, pattern(1000))) << "what came before stays written";
+  pair.b.receive(5, 0, 0);
+  EXPECT_TRUE(pair.wait());
+  EXPECT_TRUE(pair.b.holds(0, pattern(2000)));
+  EXPECT_EQ(ids(pair.b.received()), Ids{5});
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+}
+
+TEST(LocalReceive, a_program_that_receives_again_only_when_its_own_send_is_done_goes_on_at_both_ends) {
+  Pair pair;
+  std::uint64_t done_a = 0, done_b = 0;
+  pair.a.send(0, 0, 8);
+  pair.b.send(0, 0, 8);
+  for (int i = 0; i < 1000 && (done_a < 20 || done_b < 20); ++i) {
+    pair.run();
+    for (auto* side : {&pair.a, &pair.b}) {
+      side->received();
+      for (const Completion& completion : side->sent()) {
+        ASSERT_EQ(completion.status, Status::Success);
+        std::uint64_t& done = side == &pair.a ? done_a : done_b;
+        ++done;
+        side->receive(done, 0, 8);
+        side->send(done, 0, 8);
+      }
+    }
+    if (i == 0) {
+      pair.a.receive(100, 0, 8);
+      pair.b.receive(100, 0, 8);
+    }
+    pair.wait();
+  }
+  EXPECT_GE(done_a, 20u);
+  EXPECT_GE(done_b, 20u);
+}
+
+TEST(LocalReceive, R075_R076_R077_shared_receives_are_given_out_once) {
+  core::EventQueue events;
+  core::SharedReceiveQueue shared(core::SrqId{1}, {}, 8, 2, events);
+  shared.arm(2);
+  Given given;
+  Side a(given, 1), b(given, 2, &shared);
+  RingStorage to_b(1024), to_a(1024);
+  a.to(QueuePairState::Rts);
+  b.to(QueuePairState::Rts);
+  const ScatterGather local = b.sge(0, 64);
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    const ReceiveRequest request{id, {&local, 1}};
+    ASSERT_TRUE(shared.post({&request, 1}));
+  }
+  a.transport->attach(Instant{}, {RingProducer(to_b.memory()), RingConsumer(to_a.memory())});
+  b.transport->attach(Instant{}, {RingProducer(to_a.memory()), RingConsumer(to_b.memory())});
+  for (std::uint64_t id = 1; id <= 3; ++id) a.send(id, 0, 8);
+  a.transport->emit(Instant{});
+  b.transport->handle_records(Instant{});
+  EXPECT_EQ(ids(b.received()), (Ids{1, 2}));
+  EXPECT_EQ(b.counters.send_rnr_err, 1u);
+  ASSERT_TRUE(b.go(QueuePairState::Error));
+  EXPECT_EQ(b.happened(), Events{AsyncEventType::LastWqeReached});
+}
+
+// ---- Lengths, rights and keys
+
+struct Refused {
+  Op op;
+  Status status;
+  AsyncEventType event;
+};
+
+// One request that the responder must refuse without touching memory; the one before it stays done.
+void expect_refused(Pair& pair, const Refused& want, std::uint64_t length = 8) {
+  const Bytes untouched(pair.b.data(), pair.b.data() + 60'000);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, want.status, Status::Flushed})) << length;
+  EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error);
+  EXPECT_EQ(pair.b.qp->state(), QueuePairState::Error);
+  EXPECT_EQ(pair.b.happened(), Events{want.event});
+  EXPECT_TRUE(pair.a.happened().empty());
+  EXPECT_TRUE(pair.a.transport->finished() && pair.b.transport->finished());
+  EXPECT_TRUE(pair.b.holds(0, untouched));
+}
+
+struct Attempt {
+  Op op = Op::RdmaWrite;
+  std::uint64_t remote = 64;
+  std::size_t length = 8;
+  std::optional<Key> rkey;
+};
+
+void attempt(Pair& pair, const Attempt& what) {
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 0, pair.b, 0);
+  const ScatterGather local = pair.a.sge(0, what.length);
+  SendRequest request;
+  request.id = 2;
+  request.opcode = what.op;
+  request.local = {&local, 1};
+  request.remote_address = pair.b.region.iova + what.remote;
+  request.rkey = what.rkey.value_or(pair.b.region.rkey);
+  pair.a.post(request);
+  pair.a.send(3, 0, 8);
+}
+
+constexpr Refused kInvalid{Op::Send, Status::RemoteInvalidRequest, AsyncEventType::QpRequestError};
+constexpr Refused kAccess{Op::Send, Status::RemoteAccessError, AsyncEventType::QpAccessError};
+
+TEST(LocalRights, R060_each_right_is_needed_of_the_queue_pair_and_of_the_region) {
+  const std::pair<Op, Access> all[] = {{Op::RdmaWrite, Access::RemoteWrite},
+                                       {Op::RdmaRead, Access::RemoteRead},
+                                       {Op::CompareAndSwap, Access::RemoteAtomic},
+                                       {Op::FetchAndAdd, Access::RemoteAtomic}};
+  for (const auto& [op, right] : all) {
+    const auto others =
+        static_cast<Access>(static_cast<std::uint32_t>(Access::All) & ~static_cast<std::uint32_t>(right));
+    Given weak_qp, weak_region;
+    // The zero-length WRITE before it needs the queue pair's right to write.
+    weak_qp.qp_access = others;
+    if (op != Op::RdmaWrite) {
+      Pair pair({}, weak_qp);
+      attempt(pair, {op, 64, 8, {}});
+      expect_refused(pair, kInvalid);
+    } else {
+      Pair pair({}, weak_qp);
+      pair.a.fetch_or_write(op, 1, 0, 8, pair.b, 64);
+      pair.run();
+      EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteInvalidRequest});
+    }
+    weak_region.memory_access = others;
+    Pair pair({}, weak_region);
+    attempt(pair, {op, 64, 8, {}});
+    expect_refused(pair, kAccess);
+  }
+}
+
+TEST(LocalRights, R062_R063_R066_no_byte_outside_the_region_and_no_dead_key) {
+  const std::size_t end = Given{}.memory_bytes;
+  for (const Op op : {Op::RdmaWrite, Op::RdmaRead})
+    for (const Attempt& what : {Attempt{op, ~std::uint64_t{0}, 8, {}}, Attempt{op, end - 7, 8, {}},
+                                Attempt{op, end, 1, {}}, Attempt{op, ~std::uint64_t{0} - 0x10000 - 3, 8, {}},
+                                Attempt{op, 0, 8, Key{77}}}) {
+      Pair pair;
+      attempt(pair, what);
+      expect_refused(pair, kAccess);
+    }
+  Pair pair;
+  attempt(pair, {Op::RdmaWrite, end - 8, 8, {}});
+  pair.b.receive(1, 0, 8);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3})) << "up to the last byte";
+}
+
+TEST(LocalRights, R064_of_nothing_neither_key_nor_address_is_looked_at) {
+  for (const Op op : {Op::RdmaWrite, Op::RdmaRead}) {
+    Pair pair;
+    attempt(pair, {op, ~std::uint64_t{0} - 5, 0, Key{1}});
+    pair.b.receive(1, 0, 8);
+    pair.run();
+    EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3}));
+  }
+}
+
+TEST(LocalRights, R065_an_atomic_that_is_not_aligned_is_refused) {
+  for (const std::uint64_t offset : {1u, 4u, 7u}) {
+    Pair pair;
+    attempt(pair, {Op::FetchAndAdd, 64 + offset, 8, {}});
+    expect_refused(pair, kInvalid);
+  }
+}
+
+TEST(LocalRights, R067_a_region_that_goes_in_the_middle_of_a_write_takes_no_further_byte) {
+  Given given;
+  given.capacity = 1024;
+  Pair pair(given);
+  pair.a.put(0, pattern(20'000));
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 20'000, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  EXPECT_TRUE(pair.b.holds(0, pattern(100)));
+  ASSERT_TRUE(pair.b.memory.deregister(pair.b.region.lkey));
+  const Bytes before(pair.b.data(), pair.b.data() + 60'000);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(0, before));
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
+}
+
+TEST(LocalRights, R031_a_region_that_goes_in_the_middle_of_a_read_ends_it) {
+  Given given;
+  given.capacity = 1024;
+  Pair pair(given);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 20'000, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  EXPECT_TRUE(pair.b.transport->emit(pair.now));
+  ASSERT_TRUE(pair.b.memory.deregister(pair.b.region.lkey));
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
+  EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::QpAccessError});
+}
+
+TEST(LocalRights, R058_a_receive_that_is_too_short_ends_both_ends) {
+  Pair pair;
+  pair.b.receive(1, 0, 7);
+  pair.b.receive(2, 0, 7);
+  attempt(pair, {Op::Send, 0, 8, {}});
+  expect_refused(pair, kInvalid);
+  EXPECT_EQ(statuses(pair.b.received()), (Statuses{Status::LocalLengthError, Status::Flushed}));
+}
+
+TEST(LocalRights, R079_a_receive_with_a_wrong_key_is_a_remote_operation_error) {
+  Pair pair;
+  const ScatterGather wrong{pair.b.va(0), 64, Key{5}};
+  const ReceiveRequest receive{1, {&wrong, 1}};
+  ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+  attempt(pair, {Op::Send, 0, 8, {}});
+  expect_refused(pair, {Op::Send, Status::RemoteOperationError, AsyncEventType::QpRequestError});
+  EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::LocalProtectionError});
+}
+
+TEST(LocalRights, R094_all_before_a_refusal_is_answered_and_after_it_there_is_silence) {
+  Pair pair;
+  pair.b.put(0, pattern(9000));
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 20'000, 9000, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaRead, 2, 0, 8, pair.b, ~std::uint64_t{0});
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.b.qp->state(), QueuePairState::Error);
+  EXPECT_FALSE(pair.b.transport->finished()) << "the reason is not out";
+  pair.run();
+  EXPECT_TRUE(pair.b.transport->finished());
+  EXPECT_FALSE(pair.b.transport->ready(pair.now));
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::RemoteAccessError}));
+  EXPECT_TRUE(pair.a.holds(20'000, pattern(9000)));
+}
+
+// ---- No answer
+
+TEST(LocalSilence, Q022_Q023_a_peer_that_neither_reads_nor_answers_is_given_up) {
+  Given given;
+  given.retry_count = 2;
+  Pair pair(given);
+  pair.a.send(1, 0, 8);
+  pair.a.send(2, 0, 8);
+  const Instant begin = pair.now;
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  while (!pair.a.transport->deadline().is_never()) {
+    pair.now = pair.a.transport->deadline();
+    pair.a.transport->handle_timeout(pair.now);
+  }
+  EXPECT_EQ((pair.now - begin).ns, 3 * 4096 * 1024);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 3u);
+  const auto sent = pair.a.sent();
+  EXPECT_EQ(statuses(sent), (Statuses{Status::RetryExceeded, Status::Flushed}));
+  EXPECT_EQ(sent[0].vendor_error, 0u);
+}
+
+TEST(LocalSilence, Q022_a_peer_that_reads_is_waited_for) {
+  Given given;
+  given.capacity = 512;
+  given.retry_count = 0;
+  Pair pair(given);
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 20'000, pair.b, 0);
+  for (int i = 0; i < 20; ++i) {
+    pair.a.transport->emit(pair.now);
+    pair.b.transport->handle_records(pair.now);
+    pair.now = pair.a.transport->deadline();
+    pair.a.transport->handle_timeout(pair.now);
+  }
+  EXPECT_EQ(pair.a.qp->state(), QueuePairState::Rts);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  pair.now = pair.a.transport->deadline();
+  pair.a.transport->handle_timeout(pair.now);
+  EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error);
+}
+
+TEST(LocalSilence, Q024_without_a_timeout_there_is_no_end_of_waiting) {
+  Given given;
+  given.timeout = 0;
+  Pair pair(given);
+  pair.a.send(1, 0, 8);
+  pair.a.transport->emit(pair.now);
+  EXPECT_TRUE(pair.a.transport->deadline().is_never());
+}
+
+TEST(LocalSilence, Q028_an_answer_begins_the_period_anew) {
+  Pair pair;
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  const Instant first = pair.a.transport->deadline();
+  pair.b.transport->handle_records(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  pair.b.transport->emit(pair.now);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  pair.now = pair.now + Duration::microseconds(100);
+  pair.a.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.a.transport->deadline(), first + Duration::microseconds(100));
+  pair.run();
+  EXPECT_TRUE(pair.a.transport->deadline().is_never());
+}
+
+// ---- No peer
+
+TEST(LocalDeath, Q051_what_was_published_counts_then_the_oldest_fails_and_the_rest_is_flushed) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.receive(50, 0, 8);
+  pair.a.receive(51, 0, 8);
+  pair.a.send(1, 0, 8);
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  pair.b.send(9, 0, 8);
+  pair.b.transport->emit(pair.now);
+  for (std::uint64_t id = 2; id <= 4; ++id) pair.a.send(id, 0, 8, SendFlags::None);
+  pair.a.transport->emit(pair.now);
+  pair.end(pair.b);
+  const auto sent = pair.a.sent();
+  EXPECT_EQ(ids(sent), (Ids{1, 2, 3, 4}));
+  EXPECT_EQ(statuses(sent), (Statuses{Status::Success, Status::RetryExceeded, Status::Flushed, Status::Flushed}));
+  EXPECT_EQ(sent[1].vendor_error, core::kVendorPeerEnded);
+  EXPECT_EQ(statuses(pair.a.received()), (Statuses{Status::Success, Status::Flushed}));
+  EXPECT_TRUE(pair.a.transport->finished());
+}
+
+TEST(LocalDeath, who_asked_for_nothing_hears_of_it_with_the_next_request) {
+  Pair pair;
+  pair.a.receive(1, 0, 8);
+  pair.end(pair.b);
+  EXPECT_EQ(pair.a.qp->state(), QueuePairState::Rts);
+  EXPECT_TRUE(pair.a.received().empty());
+  pair.a.transport->detach();
+  pair.a.send(2, 0, 8);
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
+  EXPECT_EQ(statuses(pair.a.received()), Statuses{Status::Flushed});
+}
+
+TEST(LocalDeath, Q055_in_SQD_only_what_was_started_fails) {
+  Pair pair;
+  ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
+  pair.a.send(1, 0, 8);
+  pair.end(pair.b);
+  EXPECT_EQ(pair.a.qp->state(), QueuePairState::Sqd);
+  ASSERT_TRUE(pair.a.go(QueuePairState::Rts));
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
+}
+
+TEST(LocalDeath, Q052_Q053_a_peer_put_into_ERR_or_RESET_is_a_peer_that_is_gone_and_a_new_life_begins_afresh) {
+  for (const QueuePairState state : {QueuePairState::Error, QueuePairState::Reset}) {
+    Pair pair;
+    pair.a.send(1, 0, 8);
+    pair.a.transport->emit(pair.now);
+    ASSERT_TRUE(pair.b.go(state));
+    EXPECT_TRUE(state == QueuePairState::Reset || pair.b.transport->finished());
+    EXPECT_EQ(pair.b.transport->attached(), state == QueuePairState::Error);
+    pair.end(pair.b);
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
+    for (auto* side : {&pair.a, &pair.b}) {
+      ASSERT_TRUE(side->qp->state() == QueuePairState::Reset || side->go(QueuePairState::Reset));
+      side->to(QueuePairState::Rts);
+    }
+    RingStorage to_b(1024), to_a(1024);
+    pair.a.transport->attach(pair.now, {RingProducer(to_b.memory()), RingConsumer(to_a.memory())});
+    pair.b.transport->attach(pair.now, {RingProducer(to_a.memory()), RingConsumer(to_b.memory())});
+    pair.b.receive(8, 0, 8);
+    pair.a.send(7, 0, 8);
+    pair.run();
+    EXPECT_EQ(ids(pair.a.sent()), Ids{7});
+    pair.a.transport->detach();
+    pair.b.transport->detach();
+  }
+}
+
+TEST(LocalDeath, R132_a_device_that_fails_the_queue_pair_silences_it) {
+  Pair pair;
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  pair.b.transport->fail(AsyncEventType::QpFatal);
+  EXPECT_TRUE(pair.b.transport->finished());
+  EXPECT_FALSE(pair.b.transport->emit(pair.now));
+  EXPECT_FALSE(pair.b.transport->handle_records(pair.now));
+  EXPECT_TRUE(pair.b.transport->deadline().is_never());
+}
+
+// ---- A peer that writes what none should
+
+class HostilePeer : public ::testing::Test {
+ protected:
+  HostilePeer() : out(pair.ring_to_a().memory()), in(pair.ring_to_b().memory()) {}
+
+  std::byte* reserve(RecordKind kind, std::uint32_t bytes) {
+    const auto at = out.try_reserve(static_cast<std::uint16_t>(kind), bytes);
+    return at ? out.memory().data() + *at : nullptr;
+  }
+  void say(const Response& response, std::uint32_t more = 0) {
+    std::byte* to = reserve(response.kind, head_bytes(response) + more);
+    ASSERT_NE(to, nullptr);
+    emit(response, to);
+  }
+  void ask(const Request& request, std::uint32_t payload) {
+    std::byte* to = reserve(kind_of(request), head_bytes(request) + payload);
+    ASSERT_NE(to, nullptr);
+    emit(request, to);
+  }
+  void go_on(std::uint32_t number, std::uint32_t payload) {
+    std::byte* to = reserve(RecordKind::Continuation, kContinuationHeadBytes + payload);
+    ASSERT_NE(to, nullptr);
+    emit(Continuation{number, payload, kContinuationHeadBytes}, to);
+  }
+  static Response response(RecordKind kind, std::uint32_t number) {
+    Response made;
+    made.kind = kind;
+    made.number = number;
+    if (kind == RecordKind::Refuse) made.code = 1;
+    return made;
+  }
+  void deliver() {
+    out.publish();
+    while (pair.a.transport->handle_records(pair.now)) pair.a.transport->emit(pair.now);
+    pair.a.transport->check_invariants();
+  }
+  void expect_broken(const char* what) {
+    deliver();
+    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error) << what;
+    EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::QpFatal}) << what;
+    EXPECT_TRUE(pair.a.transport->finished()) << what;
+    EXPECT_FALSE(pair.a.transport->ready(pair.now) || pair.a.transport->emit(pair.now)) << what;
+  }
+  void expect_bad_response(const char* what) {
+    deliver();
+    const auto sent = pair.a.sent();
+    ASSERT_FALSE(sent.empty()) << what;
+    EXPECT_EQ(sent.back().status, Status::BadResponse) << what;
+    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error) << what;
+  }
+
+  Pair pair;
+  RingProducer out;
+  RingConsumer in;
+};
+
+TEST_F(HostilePeer, Q012_answers_to_what_was_never_asked_break_the_connection) {
+  say(response(RecordKind::Acknowledge, 0));
+  expect_broken("acknowledge");
+}
+
+TEST_F(HostilePeer, Q012_an_acknowledgement_of_what_is_not_whole_yet_breaks_the_connection) {
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 20'000, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::Acknowledge, 0));
+  expect_broken("acknowledge");
+}
+
+TEST_F(HostilePeer, Q011_an_acknowledgement_that_comes_twice_breaks_the_connection) {
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::Acknowledge, 0));
+  say(response(RecordKind::Acknowledge, 0));
+  expect_broken("twice");
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+}
+
+TEST_F(HostilePeer, Q010_an_acknowledgement_beyond_an_open_read_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::Acknowledge, 1));
+  deliver();
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::BadResponse, Status::Flushed}));
+}
+
+TEST_F(HostilePeer, Q016_Q018_more_than_was_asked_for_is_a_bad_response_and_is_not_stored) {
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::ReadData, 0), 9);
+  expect_bad_response("too long");
+  EXPECT_TRUE(pair.a.holds(0, Bytes(16)));
+}
+
+TEST_F(HostilePeer, Q016_nothing_in_answer_to_a_read_of_something_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::ReadData, 0), 0);
+  expect_bad_response("empty");
+}
+
+TEST_F(HostilePeer, Q019_data_for_an_atomic_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::FetchAndAdd, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::ReadData, 0), 8);
+  expect_bad_response("data");
+}
+
+TEST_F(HostilePeer, Q019_an_atomic_result_for_a_write_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::AtomicResult, 0));
+  expect_bad_response("result");
+}
+
+TEST_F(HostilePeer, no_receive_for_what_takes_none_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::NotReady, 0));
+  expect_bad_response("not ready");
+}
+
+TEST_F(HostilePeer, R040_R041_R053_records_that_do_not_follow_each_other_break_the_connection) {
+  struct Case {
+    const char* what;
+    std::vector<int> records;  // >= 0: a WRITE of 16 with so many bytes; < 0: a continuation with so many
+    std::uint32_t number;      // of the last
+  };
+  const Case all[] = {{"a continuation of nothing", {-8}, 0},
+                      {"a request inside another", {8, 8}, 1},
+                      {"the same number again", {16, 16}, 0},
+                      {"a number left out", {16}, 1},
+                      {"a continuation of another", {8, -8}, 1},
+                      {"more than the length", {8, -9}, 0}};
+  for (const Case& one : all) {
+    Pair fresh;
+    RingProducer to_a(fresh.ring_to_a().memory());
+    for (std::size_t i = 0; i < one.records.size(); ++i) {
+      const bool last = i + 1 == one.records.size();
+      const auto payload = static_cast<std::uint32_t>(std::abs(one.records[i]));
+      Request request;
+      request.opcode = Op::RdmaWrite;
+      request.length = 16;
+      request.number = last ? one.number : 0;
+      request.remote_address = fresh.a.va(0);
+      request.rkey = fresh.a.region.rkey;
+      const bool begins = one.records[i] >= 0;
+      const auto kind = begins ? RecordKind::RdmaWrite : RecordKind::Continuation;
+      const std::uint32_t head = begins ? head_bytes(request) : kContinuationHeadBytes;
+      const auto at = to_a.try_reserve(static_cast<std::uint16_t>(kind), head + payload);
+      ASSERT_TRUE(at);
+      if (begins)
+        emit(request, to_a.memory().data() + *at);
+      else
+        emit(Continuation{request.number, payload, head}, to_a.memory().data() + *at);
+    }
+    to_a.publish();
+    fresh.a.transport->handle_records(fresh.now);
+    EXPECT_EQ(fresh.a.happened(), Events{AsyncEventType::QpFatal}) << one.what;
+  }
+}
+
+TEST_F(HostilePeer, records_of_unknown_kind_or_wrong_shape_break_the_connection) {
+  reserve(static_cast<RecordKind>(99), 8);
+  expect_broken("unknown kind");
+}
+
+TEST_F(HostilePeer, payload_that_was_not_agreed_to_lie_elsewhere_breaks_the_connection) {
+  Request request;
+  request.placement = Placement::InMemory;
+  request.length = 8;
+  request.pieces.count = 1;
+  request.pieces.pieces[0] = {0, 8, reinterpret_cast<std::uint64_t>(this)};
+  ask(request, 0);
+  expect_broken("pieces");
+}
+
+TEST_F(HostilePeer, who_asks_again_before_it_heard_that_there_is_no_receive_breaks_the_connection) {
+  Request request;
+  request.length = 8;
+  for (int i = 0; i < 2; ++i) ask(request, 8);
+  out.publish();
+  pair.a.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::QpFatal});
+}
+
+TEST_F(HostilePeer, R012_an_answer_in_RTR_breaks_the_connection) {
+  Side fresh({}, 1);
+  fresh.to(QueuePairState::Rtr);
+  RingStorage to_fresh(1024), from_fresh(1024);
+  fresh.transport->attach(pair.now, {RingProducer(from_fresh.memory()), RingConsumer(to_fresh.memory())});
+  RingProducer producer(to_fresh.memory());
+  const auto at = producer.try_reserve(static_cast<std::uint16_t>(RecordKind::Acknowledge), 8);
+  emit(response(RecordKind::Acknowledge, 0), producer.memory().data() + *at);
+  producer.publish();
+  fresh.transport->handle_records(pair.now);
+  EXPECT_EQ(fresh.happened(), Events{AsyncEventType::QpFatal});
+}
+
+TEST_F(HostilePeer, F21_words_that_no_ring_has_break_the_connection_at_either_side) {
+  for (const bool head : {false, true}) {
+    Pair fresh;
+    RingStorage& ring = head ? fresh.ring_to_b() : fresh.ring_to_a();
+    *reinterpret_cast<std::uint64_t*>(ring.base() + (head ? 0 : kWriterBytes)) = 12345;
+    for (int i = 0; i < 60; ++i) fresh.a.fetch_or_write(Op::RdmaWrite, 1, 0, 500, fresh.b, 0);
+    while (fresh.a.transport->ready(fresh.now)) fresh.a.transport->emit(fresh.now);
+    fresh.a.transport->handle_records(fresh.now);
+    EXPECT_EQ(fresh.a.happened(), Events{AsyncEventType::QpFatal}) << head;
+  }
+}
+
+TEST_F(HostilePeer, two_full_rings_do_not_wait_for_each_other) {
+  Given given;
+  given.capacity = 512;
+  Pair full(given);
+  full.a.put(0, pattern(20'000, 1));
+  full.b.put(0, pattern(20'000, 2));
+  for (auto* side : {&full.a, &full.b}) {
+    Side& other = side == &full.a ? full.b : full.a;
+    side->fetch_or_write(Op::RdmaRead, 1, 20'000, 20'000, other, 0);
+    side->fetch_or_write(Op::RdmaWrite, 2, 0, 20'000, other, 40'000);
+    while (side->transport->emit(full.now)) {
+    }
+  }
+  full.run();
+  EXPECT_EQ(ids(full.a.sent()), (Ids{1, 2}));
+  EXPECT_EQ(ids(full.b.sent()), (Ids{1, 2}));
+  EXPECT_TRUE(full.a.holds(20'000, pattern(20'000, 2)) && full.a.holds(40'000, pattern(20'000, 2)));
+  EXPECT_TRUE(full.b.holds(20'000, pattern(20'000, 1)) && full.b.holds(40'000, pattern(20'000, 1)));
+}
+
+}  // namespace
+}  // namespace verbena::local
