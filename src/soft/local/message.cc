@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/local/message.h"
 
-#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 #include "base/assert.h"
@@ -13,52 +13,50 @@ namespace {
 
 constexpr std::uint32_t kRequestBytes = 16, kRemoteBytes = 16, kAtomicBytes = 16;
 constexpr std::uint32_t kResponseBytes = 8, kResultBytes = 8, kPieceBytes = 16;
-constexpr std::uint32_t kMaxHeadBytes = kRequestBytes + kRemoteBytes + kAtomicBytes + kMaxPieces * kPieceBytes;
 constexpr std::uint8_t kSolicited = 1;
 
-// The beginning of a record, private. Each word of shared memory is loaded once; without atomics the compiler might
-// look there again.
+// The beginning of a record. Each word of shared memory is loaded at most once: the caller keeps what it got.
 class Head {
  public:
-  explicit Head(std::span<const std::byte> record) {
-    const std::size_t words = std::min<std::size_t>((record.size() + 7) / 8, words_.size());
-    auto* const from = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(record.data()));
-    for (std::size_t i = 0; i < words; ++i)
-      words_[i] = std::atomic_ref<std::uint64_t>(from[i]).load(std::memory_order_relaxed);
-  }
+  explicit Head(std::span<const std::byte> record)
+      : words_(reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(record.data()))) {}
 
-  template <class T>
-  T at(std::size_t offset) const {
-    T value;
-    std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + offset, sizeof value);
-    return value;
+  std::uint64_t word(std::size_t index) const {
+    return std::atomic_ref<std::uint64_t>(words_[index]).load(std::memory_order_relaxed);
   }
 
  private:
-  std::array<std::uint64_t, kMaxHeadBytes / 8> words_{};
+  std::uint64_t* words_;
 };
+
+constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+constexpr std::uint64_t joined(std::uint32_t low, std::uint32_t high) { return std::uint64_t{high} << 32 | low; }
 
 class Writer {
  public:
-  template <class T>
-  void put(T value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    std::memcpy(bytes_.data() + count_, &value, sizeof value);
-    count_ += sizeof value;
+  explicit Writer(std::byte* to) : to_(to) {}
+  void put(std::uint64_t word) {
+    std::memcpy(to_, &word, sizeof word);
+    to_ += sizeof word;
   }
   void put(const PieceSet& set) {
     for (std::size_t i = 0; i < set.count; ++i) {
-      put(set.pieces[i].segment);
-      put(set.pieces[i].bytes);
+      put(joined(set.pieces[i].segment, set.pieces[i].bytes));
       put(set.pieces[i].address);
     }
   }
-  void copy_to(std::byte* to) const { std::memcpy(to, bytes_.data(), count_); }
 
  private:
-  std::array<std::byte, kMaxHeadBytes> bytes_;
-  std::size_t count_ = 0;
+  std::byte* to_;
 };
+
+// The second half of the first word: flags or code, placement, zero.
+constexpr std::uint32_t details(std::uint8_t first, Placement placement) {
+  return std::uint32_t{first} | static_cast<std::uint32_t>(placement) << 8;
+}
+constexpr std::uint8_t first_of(std::uint32_t details) { return static_cast<std::uint8_t>(details); }
+constexpr std::uint8_t placement_of(std::uint32_t details) { return static_cast<std::uint8_t>(details >> 8); }
 
 bool is_known(std::uint8_t placement) { return placement <= static_cast<std::uint8_t>(Placement::InMemory); }
 bool is_write(SendOpcode opcode) {
@@ -79,7 +77,8 @@ std::uint32_t fixed_bytes(SendOpcode opcode) {
 }
 
 bool parse_piece(const Head& head, std::size_t at, Placement placement, Piece& piece) {
-  piece = {head.at<std::uint32_t>(at), head.at<std::uint32_t>(at + 4), head.at<std::uint64_t>(at + 8)};
+  const std::uint64_t word = head.word(at / 8);
+  piece = {low(word), high(word), head.word(at / 8 + 1)};
   if (piece.bytes == 0 || piece.bytes > kMaxMessageBytes) return false;
   if (placement == Placement::InMemory && piece.segment != 0) return false;
   return piece.address <= ~std::uint64_t{0} - piece.bytes;
@@ -121,8 +120,9 @@ bool parse_rest(const Head& head, std::uint32_t rest, Response& response) {
   }
   if (response.placement != Placement::InRecord) return false;
   if (response.kind != RecordKind::AtomicResult) return rest == 0;
-  response.value = head.at<std::uint64_t>(kResponseBytes);
-  return rest == kResultBytes;
+  if (rest != kResultBytes) return false;
+  response.value = head.word(kResponseBytes / 8);
+  return true;
 }
 
 }  // namespace
@@ -150,24 +150,27 @@ std::optional<Request> parse_request(std::uint16_t kind, std::span<const std::by
   request.opcode = static_cast<SendOpcode>(kind - 1);
   if (record.size() < fixed_bytes(request.opcode)) return std::nullopt;
   const Head head(record);
-  const auto flags = head.at<std::uint8_t>(4), placement = head.at<std::uint8_t>(5);
-  if (flags > kSolicited || !is_known(placement) || head.at<std::uint16_t>(6) != 0) return std::nullopt;
-  request.number = head.at<std::uint32_t>(0);
+  const std::uint64_t first = head.word(0), second = head.word(1);
+  const std::uint32_t rest = high(first);
+  const std::uint8_t flags = first_of(rest), placement = placement_of(rest);
+  if (flags > kSolicited || !is_known(placement) || rest >> 16 != 0) return std::nullopt;
+  request.number = low(first);
   request.solicited = flags == kSolicited;
   request.placement = static_cast<Placement>(placement);
-  request.length = head.at<std::uint32_t>(8);
-  request.immediate = head.at<std::array<std::byte, 4>>(12);
+  request.length = low(second);
+  request.immediate = std::bit_cast<std::array<std::byte, 4>>(high(second));
   if (request.solicited && !takes_receive(request.opcode)) return std::nullopt;
-  if (!has_immediate(request.opcode) && head.at<std::uint32_t>(12) != 0) return std::nullopt;
+  if (!has_immediate(request.opcode) && high(second) != 0) return std::nullopt;
   if (request.length > kMaxMessageBytes) return std::nullopt;
   if (has_remote(request.opcode)) {
-    request.remote_address = head.at<std::uint64_t>(16);
-    request.rkey = Key{head.at<std::uint32_t>(24)};
-    if (head.at<std::uint32_t>(28) != 0) return std::nullopt;
+    request.remote_address = head.word(2);
+    const std::uint64_t key = head.word(3);
+    request.rkey = Key{low(key)};
+    if (high(key) != 0) return std::nullopt;
   }
   if (is_atomic(request.opcode)) {
-    request.compare = head.at<std::uint64_t>(32);
-    request.swap_or_add = head.at<std::uint64_t>(40);
+    request.compare = head.word(4);
+    request.swap_or_add = head.word(5);
     if (request.length != 8) return std::nullopt;
     if (request.opcode == SendOpcode::FetchAndAdd && request.compare != 0) return std::nullopt;
   }
@@ -177,9 +180,9 @@ std::optional<Request> parse_request(std::uint16_t kind, std::span<const std::by
 
 std::optional<Continuation> parse_continuation(std::span<const std::byte> record) {
   if (record.size() <= kContinuationHeadBytes) return std::nullopt;
-  const Head head(record.first(kContinuationHeadBytes));
-  if (head.at<std::uint32_t>(4) != 0) return std::nullopt;
-  return Continuation{head.at<std::uint32_t>(0), static_cast<std::uint32_t>(record.size()) - kContinuationHeadBytes,
+  const std::uint64_t word = Head(record).word(0);
+  if (high(word) != 0) return std::nullopt;
+  return Continuation{low(word), static_cast<std::uint32_t>(record.size()) - kContinuationHeadBytes,
                       kContinuationHeadBytes};
 }
 
@@ -187,21 +190,24 @@ std::optional<Response> parse_response(std::uint16_t kind, std::span<const std::
   VERBENA_ASSERT(class_of(kind) == RecordClass::Response);
   if (record.size() < kResponseBytes) return std::nullopt;
   const Head head(record);
-  const auto placement = head.at<std::uint8_t>(5);
+  const std::uint64_t word = head.word(0);
+  const std::uint32_t rest = high(word);
   Response response;
   response.kind = static_cast<RecordKind>(kind);
-  response.code = head.at<std::uint8_t>(4);
-  if (!is_code(response.kind, response.code) || !is_known(placement) || head.at<std::uint16_t>(6) != 0)
+  response.code = first_of(rest);
+  if (!is_code(response.kind, response.code) || !is_known(placement_of(rest)) || rest >> 16 != 0)
     return std::nullopt;
-  response.number = head.at<std::uint32_t>(0);
-  response.placement = static_cast<Placement>(placement);
+  response.number = low(word);
+  response.placement = static_cast<Placement>(placement_of(rest));
   if (!parse_rest(head, static_cast<std::uint32_t>(record.size()) - kResponseBytes, response)) return std::nullopt;
   return response;
 }
 
-RecordKind kind_of(const Request& request) {
-  return static_cast<RecordKind>(static_cast<std::uint16_t>(request.opcode) + 1);
+RecordKind kind_of(SendOpcode opcode) {
+  return static_cast<RecordKind>(static_cast<std::uint16_t>(opcode) + 1);
 }
+
+std::uint32_t head_bytes(SendOpcode opcode) { return fixed_bytes(opcode); }
 
 std::uint32_t head_bytes(const Request& request) {
   return fixed_bytes(request.opcode) + request.pieces.count * kPieceBytes;
@@ -213,42 +219,27 @@ std::uint32_t head_bytes(const Response& response) {
 }
 
 void emit(const Request& request, std::byte* to) {
-  Writer writer;
-  writer.put(request.number);
-  writer.put(static_cast<std::uint8_t>(request.solicited ? kSolicited : 0));
-  writer.put(static_cast<std::uint8_t>(request.placement));
-  writer.put(std::uint16_t{0});
-  writer.put(request.length);
-  writer.put(request.immediate);
+  Writer writer(to);
+  writer.put(joined(request.number, details(request.solicited ? kSolicited : 0, request.placement)));
+  writer.put(joined(request.length, std::bit_cast<std::uint32_t>(request.immediate)));
   if (has_remote(request.opcode)) {
     writer.put(request.remote_address);
-    writer.put(request.rkey.value());
-    writer.put(std::uint32_t{0});
+    writer.put(std::uint64_t{request.rkey.value()});
   }
   if (is_atomic(request.opcode)) {
     writer.put(request.compare);
     writer.put(request.swap_or_add);
   }
   writer.put(request.pieces);
-  writer.copy_to(to);
 }
 
-void emit(const Continuation& continuation, std::byte* to) {
-  Writer writer;
-  writer.put(continuation.number);
-  writer.put(std::uint32_t{0});
-  writer.copy_to(to);
-}
+void emit(const Continuation& continuation, std::byte* to) { Writer(to).put(std::uint64_t{continuation.number}); }
 
 void emit(const Response& response, std::byte* to) {
-  Writer writer;
-  writer.put(response.number);
-  writer.put(response.code);
-  writer.put(static_cast<std::uint8_t>(response.placement));
-  writer.put(std::uint16_t{0});
+  Writer writer(to);
+  writer.put(joined(response.number, details(response.code, response.placement)));
   if (response.kind == RecordKind::AtomicResult) writer.put(response.value);
   writer.put(response.pieces);
-  writer.copy_to(to);
 }
 
 }  // namespace verbena::local

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the records of a ring say: work requests of one queue pair and the answers to the other's. Fields are
-// little-endian; what a drawing calls 0 must be zero. The head of a record is copied out of shared memory once and
+// little-endian; what a drawing calls 0 must be zero. The head of a record is read out of shared memory once and
 // checked as a whole: what comes out of parse is private and holds the rules below. Payload stays where it is, and is
 // moved once.
 //
@@ -118,7 +118,9 @@ std::optional<Continuation> parse_continuation(std::span<const std::byte> record
 std::optional<Response> parse_response(std::uint16_t kind, std::span<const std::byte> record);
 
 // Everything but the payload, which the caller puts behind it. `to` is written, never read.
-RecordKind kind_of(const Request& request);
+RecordKind kind_of(SendOpcode opcode);
+inline RecordKind kind_of(const Request& request) { return kind_of(request.opcode); }
+std::uint32_t head_bytes(SendOpcode opcode);  // of a request without pieces
 std::uint32_t head_bytes(const Request& request);
 std::uint32_t head_bytes(const Response& response);
 inline constexpr std::uint32_t kContinuationHeadBytes = 8;

@@ -65,10 +65,8 @@ Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
   Cut cut;
   cut.head = kContinuationHeadBytes;
   if (!state_.began) {
-    Request request;
-    request.opcode = wqe.opcode;
-    cut.kind = kind_of(request);
-    cut.head = head_bytes(request);
+    cut.kind = kind_of(wqe.opcode);
+    cut.head = head_bytes(wqe.opcode);
   }
   if (carries_payload(wqe.opcode))
     cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes() - cut.head);
