@@ -28,11 +28,11 @@ void fuzz_record(std::uint16_t kind, std::span<const std::byte> record) {
     case RecordClass::Unknown:
       break;
     case RecordClass::Request:
-      if (const auto request = parse_request(kind, record)) {
-        emit(*request, again.data());
-        VERBENA_ASSERT(static_cast<std::uint16_t>(kind_of(*request)) == kind);
-        VERBENA_ASSERT(request->length <= kMaxMessageBytes && request->payload_bytes <= request->length);
-        check_again(record, again, head_bytes(*request), request->payload_bytes);
+      if (Request request; parse(kind, record, request)) {
+        emit(request, again.data());
+        VERBENA_ASSERT(static_cast<std::uint16_t>(kind_of(request)) == kind);
+        VERBENA_ASSERT(request.length <= kMaxMessageBytes && request.payload_bytes <= request.length);
+        check_again(record, again, head_bytes(request), request.payload_bytes);
       }
       break;
     case RecordClass::Continuation:
@@ -42,10 +42,10 @@ void fuzz_record(std::uint16_t kind, std::span<const std::byte> record) {
       }
       break;
     case RecordClass::Response:
-      if (const auto response = parse_response(kind, record)) {
-        emit(*response, again.data());
-        VERBENA_ASSERT(response->pieces.bytes() <= kMaxMessageBytes);
-        check_again(record, again, head_bytes(*response), response->payload_bytes);
+      if (Response response; parse(kind, record, response)) {
+        emit(response, again.data());
+        VERBENA_ASSERT(response.pieces.bytes() <= kMaxMessageBytes);
+        check_again(record, again, head_bytes(response), response.payload_bytes);
       }
       break;
   }

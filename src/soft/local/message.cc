@@ -95,6 +95,7 @@ bool parse_pieces(const Head& head, std::size_t from, std::size_t bytes, Placeme
 // What follows the fixed part of a request of `bytes` bytes.
 bool parse_rest(const Head& head, std::uint32_t bytes, Request& request) {
   const std::uint32_t fixed = fixed_bytes(request.opcode), rest = bytes - fixed;
+  request.payload_bytes = request.payload_offset = request.pieces.count = 0;
   if (!carries_payload(request.opcode)) return rest == 0 && request.placement == Placement::InRecord;
   if (request.placement != Placement::InRecord)
     return parse_pieces(head, fixed, rest, request.placement, request.pieces) &&
@@ -111,6 +112,8 @@ bool is_code(RecordKind kind, std::uint8_t code) {
 }
 
 bool parse_rest(const Head& head, std::uint32_t rest, Response& response) {
+  response.payload_bytes = response.payload_offset = response.pieces.count = 0;
+  response.value = 0;
   if (response.kind == RecordKind::ReadData) {
     if (response.placement != Placement::InRecord)
       return parse_pieces(head, kResponseBytes, rest, response.placement, response.pieces);
@@ -144,38 +147,38 @@ RecordClass class_of(std::uint16_t kind) {
   return RecordClass::Unknown;
 }
 
-std::optional<Request> parse_request(std::uint16_t kind, std::span<const std::byte> record) {
+bool parse(std::uint16_t kind, std::span<const std::byte> record, Request& request) {
   VERBENA_ASSERT(class_of(kind) == RecordClass::Request);
-  Request request;
   request.opcode = static_cast<SendOpcode>(kind - 1);
-  if (record.size() < fixed_bytes(request.opcode)) return std::nullopt;
+  if (record.size() < fixed_bytes(request.opcode)) return false;
   const Head head(record);
   const std::uint64_t first = head.word(0), second = head.word(1);
   const std::uint32_t rest = high(first);
   const std::uint8_t flags = first_of(rest), placement = placement_of(rest);
-  if (flags > kSolicited || !is_known(placement) || rest >> 16 != 0) return std::nullopt;
+  if (flags > kSolicited || !is_known(placement) || rest >> 16 != 0) return false;
   request.number = low(first);
   request.solicited = flags == kSolicited;
   request.placement = static_cast<Placement>(placement);
   request.length = low(second);
   request.immediate = std::bit_cast<std::array<std::byte, 4>>(high(second));
-  if (request.solicited && !takes_receive(request.opcode)) return std::nullopt;
-  if (!has_immediate(request.opcode) && high(second) != 0) return std::nullopt;
-  if (request.length > kMaxMessageBytes) return std::nullopt;
+  if (request.solicited && !takes_receive(request.opcode)) return false;
+  if (!has_immediate(request.opcode) && high(second) != 0) return false;
+  if (request.length > kMaxMessageBytes) return false;
+  request.remote_address = request.compare = request.swap_or_add = 0;
+  request.rkey = {};
   if (has_remote(request.opcode)) {
     request.remote_address = head.word(2);
     const std::uint64_t key = head.word(3);
     request.rkey = Key{low(key)};
-    if (high(key) != 0) return std::nullopt;
+    if (high(key) != 0) return false;
   }
   if (is_atomic(request.opcode)) {
     request.compare = head.word(4);
     request.swap_or_add = head.word(5);
-    if (request.length != 8) return std::nullopt;
-    if (request.opcode == SendOpcode::FetchAndAdd && request.compare != 0) return std::nullopt;
+    if (request.length != 8) return false;
+    if (request.opcode == SendOpcode::FetchAndAdd && request.compare != 0) return false;
   }
-  if (!parse_rest(head, static_cast<std::uint32_t>(record.size()), request)) return std::nullopt;
-  return request;
+  return parse_rest(head, static_cast<std::uint32_t>(record.size()), request);
 }
 
 std::optional<Continuation> parse_continuation(std::span<const std::byte> record) {
@@ -186,21 +189,19 @@ std::optional<Continuation> parse_continuation(std::span<const std::byte> record
                       kContinuationHeadBytes};
 }
 
-std::optional<Response> parse_response(std::uint16_t kind, std::span<const std::byte> record) {
+bool parse(std::uint16_t kind, std::span<const std::byte> record, Response& response) {
   VERBENA_ASSERT(class_of(kind) == RecordClass::Response);
-  if (record.size() < kResponseBytes) return std::nullopt;
+  if (record.size() < kResponseBytes) return false;
   const Head head(record);
   const std::uint64_t word = head.word(0);
   const std::uint32_t rest = high(word);
-  Response response;
   response.kind = static_cast<RecordKind>(kind);
   response.code = first_of(rest);
   if (!is_code(response.kind, response.code) || !is_known(placement_of(rest)) || rest >> 16 != 0)
-    return std::nullopt;
+    return false;
   response.number = low(word);
   response.placement = static_cast<Placement>(placement_of(rest));
-  if (!parse_rest(head, static_cast<std::uint32_t>(record.size()) - kResponseBytes, response)) return std::nullopt;
-  return response;
+  return parse_rest(head, static_cast<std::uint32_t>(record.size()) - kResponseBytes, response);
 }
 
 RecordKind kind_of(SendOpcode opcode) {

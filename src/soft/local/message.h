@@ -112,10 +112,11 @@ struct Response {
 };
 
 // `record`: shared memory, 8-byte aligned, there up to the next multiple of 8, as a ring showed it with a kind of that
-// class. Nothing when a rule is broken: no honest peer writes that.
-std::optional<Request> parse_request(std::uint16_t kind, std::span<const std::byte> record);
+// class. False or nothing when a rule is broken: no honest peer writes that. `request` and `response` are written in
+// place, pieces up to their count.
+bool parse(std::uint16_t kind, std::span<const std::byte> record, Request& request);
+bool parse(std::uint16_t kind, std::span<const std::byte> record, Response& response);
 std::optional<Continuation> parse_continuation(std::span<const std::byte> record);
-std::optional<Response> parse_response(std::uint16_t kind, std::span<const std::byte> record);
 
 // Everything but the payload, which the caller puts behind it. `to` is written, never read.
 RecordKind kind_of(SendOpcode opcode);

@@ -22,27 +22,27 @@ void Responder::start() {
   answers_.reset(a.max_dest_rd_atomic);
 }
 
-bool Responder::handle(Instant now, const Request& request, std::span<const std::byte> payload) {
-  if (request.placement != Placement::InRecord) return false;
+bool Responder::handle(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
+  if (open_ || !parse(kind, record, request_) || request_.placement != Placement::InRecord) return false;
   if (not_ready_) {
-    if (request.number != expected_) return true;
-    if (answers_.says_no()) return false;          // it has not heard yet that it must come again
+    if (request_.number != expected_) return true;
+    if (answers_.says_no()) return false;           // it has not heard yet that it must come again
     not_ready_ = false;
-  } else if (open_ || request.number != expected_) {
-    return false;  // and none is lost
   }
-  request_ = request;
+  if (request_.number != expected_) return false;  // none is lost
   received_ = 0;
   open_ = true;
-  execute(now, payload);
+  execute(now, record.subspan(request_.payload_offset, request_.payload_bytes));
   return true;
 }
 
-bool Responder::handle(Instant now, const Continuation& continuation, std::span<const std::byte> payload) {
+bool Responder::handle_continuation(Instant now, std::span<const std::byte> record) {
+  const auto more = parse_continuation(record);
+  if (!more) return false;
   if (not_ready_) return true;
-  if (!open_ || continuation.number != expected_) return false;
-  if (continuation.payload_bytes > request_.length - received_) return false;
-  execute(now, payload);
+  if (!open_ || more->number != expected_) return false;
+  if (more->payload_bytes > request_.length - received_) return false;
+  execute(now, record.subspan(more->payload_offset, more->payload_bytes));
   return true;
 }
 

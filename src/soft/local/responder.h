@@ -17,9 +17,9 @@ class Responder {
   void start();  // at RTR
   void stop() { answers_.clear(); }
 
-  // `payload`: in shared memory. False: no honest peer says that.
-  bool handle(Instant now, const Request& request, std::span<const std::byte> payload);
-  bool handle(Instant now, const Continuation& continuation, std::span<const std::byte> payload);
+  // `record`: in shared memory. False: no honest peer says that.
+  bool handle(Instant now, std::uint16_t kind, std::span<const std::byte> record);
+  bool handle_continuation(Instant now, std::span<const std::byte> record);
   // The peer's ring was found empty: what is owed waits no longer.
   void handle_pause() { due_ = answers_.owed() != 0; }
 

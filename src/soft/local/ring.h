@@ -141,27 +141,30 @@ class BasicRingConsumer {
  public:
   explicit BasicRingConsumer(Memory memory) : memory_(memory) {}
 
-  // The next record, which stays the next one until pop(). Its header was read once and its bounds hold; the bytes of
-  // the payload are the producer's and may change at any time.
-  std::optional<Record> peek() {
-    if (peeked_.kind != kPaddingKind) return peeked_;
+  // The next record, which stays the next one until pop(); null when there is none. Its header was read once and its
+  // bounds hold; the bytes of the payload are the producer's and may change at any time.
+  const Record* peek() {
+    if (peeked_.kind != kPaddingKind) return &peeked_;
     bool refreshed = false;
     while (state_ == RingState::Open) {
       if (position_ == available_) {
-        if (refreshed || !refresh()) return std::nullopt;
+        if (refreshed || !refresh()) return nullptr;
         refreshed = true;
       }
-      if (const std::optional<RecordHeader> header = parse(memory_.load_header(offset_of(position_)))) {
-        if (header->kind != kPaddingKind) {
-          peeked_ = {header->kind, offset_of(position_) + kRecordHeaderBytes, header->payload_bytes};
-          return peeked_;
-        }
-        position_ += header->size();
-      } else {
+      const std::uint64_t word = memory_.load_header(offset_of(position_));
+      const RecordHeader header{static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
+      if (!is_whole(header, word)) {
         state_ = RingState::Corrupt;
+      } else if (header.kind == kPaddingKind) {
+        position_ += header.size();
+      } else {
+        peeked_.kind = header.kind;
+        peeked_.offset = offset_of(position_) + kRecordHeaderBytes;
+        peeked_.payload_bytes = header.payload_bytes;
+        return &peeked_;
       }
     }
-    return std::nullopt;
+    return nullptr;
   }
 
   // Goes on behind the record that peek() showed. It stays readable until release().
@@ -200,12 +203,10 @@ class BasicRingConsumer {
     available_ = tail;
     return true;
   }
-  std::optional<RecordHeader> parse(std::uint64_t word) const {
-    const RecordHeader header{static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
+  bool is_whole(const RecordHeader& header, std::uint64_t word) const {
     const std::uint64_t visible = available_ - position_;
     const std::uint64_t unbroken = capacity() - offset_of(position_);
-    if (header.word() != word || header.size() > visible || header.size() > unbroken) return std::nullopt;
-    return header;
+    return header.word() == word && header.size() <= visible && header.size() <= unbroken;
   }
 
   Memory memory_;

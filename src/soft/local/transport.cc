@@ -94,8 +94,8 @@ bool Transport::read_turn(Instant now) {
   const std::uint32_t most_bytes = in.capacity() / 4;
   std::uint32_t records = 0;
   for (std::uint32_t bytes = 0; bytes < most_bytes && records < link_.config.max_turn_records && reads(); ++records) {
-    const auto record = in.peek();
-    if (!record) break;
+    const Record* record = in.peek();
+    if (record == nullptr) break;
     handle_record(now, *record);
     bytes += record->payload_bytes;
     in.pop();
@@ -114,8 +114,7 @@ void Transport::handle_record(Instant now, const Record& record) {
       honest = handle_request(now, record.kind, bytes);
       break;
     case RecordClass::Continuation:
-      if (const auto more = parse_continuation(bytes))
-        honest = responder_.handle(now, *more, bytes.subspan(more->payload_offset, more->payload_bytes));
+      honest = responder_.handle_continuation(now, bytes);
       break;
     case RecordClass::Response:
       honest = handle_response(now, record.kind, bytes);
@@ -132,17 +131,16 @@ bool Transport::handle_request(Instant now, std::uint16_t kind, std::span<const 
     established_said_ = true;
     link_.qp.raise(AsyncEventType::CommEstablished);
   }
-  const auto request = parse_request(kind, record);
-  return request && responder_.handle(now, *request, record.subspan(request->payload_offset, request->payload_bytes));
+  return responder_.handle(now, kind, record);
 }
 
 bool Transport::handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
   if (!sends()) return false;  // nothing was asked
-  const auto response = parse_response(kind, record);
-  if (!response) return false;
+  Response response;
+  if (!parse(kind, record, response)) return false;
   const QueuePairState before = link_.qp.state();
   const bool honest =
-      completer_.handle(now, *response, record.subspan(response->payload_offset, response->payload_bytes));
+      completer_.handle(now, response, record.subspan(response.payload_offset, response.payload_bytes));
   fall_silent_after(before);
   settle();
   return honest;
