@@ -355,5 +355,15 @@ TEST(ConnectionManager, answers_carry_the_traffic_class_of_the_question_without_
   EXPECT_EQ(sent[0].destination, w.client.gid());
 }
 
+// The kernel shows the class of an arriving packet only where it is asked to: the request says it itself.
+TEST(ConnectionManager, a_refusal_carries_the_traffic_class_that_the_request_asks_for) {
+  World w;
+  ASSERT_TRUE(w.server.manager.stop_listening(w.now, w.listener).has_value());
+  hand_in(w, w.client.gid(), forged_req(w, w.client.gid(), 1, 0xabcd, 0x6b));
+  const auto sent = w.server.sent(w.now);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].traffic_class, 0x68);
+}
+
 }  // namespace
 }  // namespace verbena::cm

@@ -81,7 +81,7 @@ void Manager::on_req(Instant now, const wire::Path& path, const wire::MadHeader&
     reason = judge(path, req, listener);
   }
   if (reason) {
-    return send(path.source, without_ecn(path.traffic_class),
+    return send(path.source, without_ecn(req.primary.traffic_class),
                 build_stateless_reject(header.transaction_id, 0, req.local_comm_id, wire::CmMessageKind::Req,
                                        *reason));
   }
