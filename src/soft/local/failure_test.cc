@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two rings do when something is not as it should be: no receive, no right, no answer, no peer, or a peer that
-// writes what none should.
+// What two rings do when something is not as it should be: no receive, no right, no answer, no peer, no memory.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <optional>
 
@@ -23,7 +23,7 @@ using Status = CompletionStatus;
 
 // ---- No receive
 
-TEST(LocalReceive, R070_R071_Q025_all_from_the_refused_request_on_comes_again_after_the_wait) {
+TEST(LocalReceive, r070_r071_q025_all_from_the_refused_request_on_comes_again_after_the_wait) {
   Given given;
   given.min_rnr_timer = 12;
   Pair pair(given);
@@ -51,7 +51,7 @@ TEST(LocalReceive, R070_R071_Q025_all_from_the_refused_request_on_comes_again_af
   EXPECT_EQ(pair.b.counters.send_rnr_err, 1u);
 }
 
-TEST(LocalReceive, Q026_Q027_refused_too_often_is_an_error_and_7_is_for_ever) {
+TEST(LocalReceive, q026_q027_refused_too_often_is_an_error_and_7_is_for_ever) {
   for (const std::uint8_t retries : std::initializer_list<std::uint8_t>{0, 3, 7}) {
     Given given;
     given.rnr_retry = retries;
@@ -74,7 +74,7 @@ TEST(LocalReceive, Q026_Q027_refused_too_often_is_an_error_and_7_is_for_ever) {
   }
 }
 
-TEST(LocalReceive, R072_a_write_with_immediate_needs_its_receive_only_at_the_end) {
+TEST(LocalReceive, r072_a_write_with_immediate_needs_its_receive_only_at_the_end) {
   Given given;
   given.capacity = 512;
   Pair pair(given);
@@ -116,7 +116,7 @@ TEST(LocalReceive, a_program_that_receives_again_only_when_its_own_send_is_done_
   EXPECT_GE(done_b, 20u);
 }
 
-TEST(LocalReceive, R075_R076_R077_shared_receives_are_given_out_once) {
+TEST(LocalReceive, r075_r076_r077_shared_receives_are_given_out_once) {
   core::EventQueue events;
   core::SharedReceiveQueue shared(core::SrqId{1}, {}, 8, 2, events);
   shared.arm(2);
@@ -185,7 +185,7 @@ void attempt(Pair& pair, const Attempt& what) {
 constexpr Refused kInvalid{Op::Send, Status::RemoteInvalidRequest, AsyncEventType::QpRequestError};
 constexpr Refused kAccess{Op::Send, Status::RemoteAccessError, AsyncEventType::QpAccessError};
 
-TEST(LocalRights, R060_each_right_is_needed_of_the_queue_pair_and_of_the_region) {
+TEST(LocalRights, r060_each_right_is_needed_of_the_queue_pair_and_of_the_region) {
   const std::pair<Op, Access> all[] = {{Op::RdmaWrite, Access::RemoteWrite},
                                        {Op::RdmaRead, Access::RemoteRead},
                                        {Op::CompareAndSwap, Access::RemoteAtomic},
@@ -213,7 +213,7 @@ TEST(LocalRights, R060_each_right_is_needed_of_the_queue_pair_and_of_the_region)
   }
 }
 
-TEST(LocalRights, R062_R063_R066_no_byte_outside_the_region_and_no_dead_key) {
+TEST(LocalRights, r062_r063_r066_no_byte_outside_the_region_and_no_dead_key) {
   const std::size_t end = Given{}.memory_bytes;
   for (const Op op : {Op::RdmaWrite, Op::RdmaRead})
     for (const Attempt& what : {Attempt{op, ~std::uint64_t{0}, 8, {}}, Attempt{op, end - 7, 8, {}},
@@ -230,7 +230,7 @@ TEST(LocalRights, R062_R063_R066_no_byte_outside_the_region_and_no_dead_key) {
   EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3})) << "up to the last byte";
 }
 
-TEST(LocalRights, R064_of_nothing_neither_key_nor_address_is_looked_at) {
+TEST(LocalRights, r064_of_nothing_neither_key_nor_address_is_looked_at) {
   for (const Op op : {Op::RdmaWrite, Op::RdmaRead}) {
     Pair pair;
     attempt(pair, {op, ~std::uint64_t{0} - 5, 0, Key{1}});
@@ -240,7 +240,7 @@ TEST(LocalRights, R064_of_nothing_neither_key_nor_address_is_looked_at) {
   }
 }
 
-TEST(LocalRights, R065_an_atomic_that_is_not_aligned_is_refused) {
+TEST(LocalRights, r065_an_atomic_that_is_not_aligned_is_refused) {
   for (const std::uint64_t offset : {1u, 4u, 7u}) {
     Pair pair;
     attempt(pair, {Op::FetchAndAdd, 64 + offset, 8, {}});
@@ -248,7 +248,7 @@ TEST(LocalRights, R065_an_atomic_that_is_not_aligned_is_refused) {
   }
 }
 
-TEST(LocalRights, R067_a_region_that_goes_in_the_middle_of_a_write_takes_no_further_byte) {
+TEST(LocalRights, r067_a_region_that_goes_in_the_middle_of_a_write_takes_no_further_byte) {
   Given given;
   given.capacity = 1024;
   Pair pair(given);
@@ -264,7 +264,7 @@ TEST(LocalRights, R067_a_region_that_goes_in_the_middle_of_a_write_takes_no_furt
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
 }
 
-TEST(LocalRights, R031_a_region_that_goes_in_the_middle_of_a_read_ends_it) {
+TEST(LocalRights, r031_a_region_that_goes_in_the_middle_of_a_read_ends_it) {
   Given given;
   given.capacity = 1024;
   Pair pair(given);
@@ -278,7 +278,7 @@ TEST(LocalRights, R031_a_region_that_goes_in_the_middle_of_a_read_ends_it) {
   EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::QpAccessError});
 }
 
-TEST(LocalRights, R058_a_receive_that_is_too_short_ends_both_ends) {
+TEST(LocalRights, r058_a_receive_that_is_too_short_ends_both_ends) {
   Pair pair;
   pair.b.receive(1, 0, 7);
   pair.b.receive(2, 0, 7);
@@ -287,7 +287,7 @@ TEST(LocalRights, R058_a_receive_that_is_too_short_ends_both_ends) {
   EXPECT_EQ(statuses(pair.b.received()), (Statuses{Status::LocalLengthError, Status::Flushed}));
 }
 
-TEST(LocalRights, R079_a_receive_with_a_wrong_key_is_a_remote_operation_error) {
+TEST(LocalRights, r079_a_receive_with_a_wrong_key_is_a_remote_operation_error) {
   Pair pair;
   const ScatterGather wrong{pair.b.va(0), 64, Key{5}};
   const ReceiveRequest receive{1, {&wrong, 1}};
@@ -297,7 +297,7 @@ TEST(LocalRights, R079_a_receive_with_a_wrong_key_is_a_remote_operation_error) {
   EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::LocalProtectionError});
 }
 
-TEST(LocalRights, R094_all_before_a_refusal_is_answered_and_after_it_there_is_silence) {
+TEST(LocalRights, r094_all_before_a_refusal_is_answered_and_after_it_there_is_silence) {
   Pair pair;
   pair.b.put(0, pattern(9000));
   pair.a.fetch_or_write(Op::RdmaRead, 1, 20'000, 9000, pair.b, 0);
@@ -315,7 +315,7 @@ TEST(LocalRights, R094_all_before_a_refusal_is_answered_and_after_it_there_is_si
 
 // ---- No answer
 
-TEST(LocalSilence, Q022_Q023_a_peer_that_neither_reads_nor_answers_is_given_up) {
+TEST(LocalSilence, q022_q023_a_peer_that_neither_reads_nor_answers_is_given_up) {
   Given given;
   given.retry_count = 2;
   Pair pair(given);
@@ -334,7 +334,7 @@ TEST(LocalSilence, Q022_Q023_a_peer_that_neither_reads_nor_answers_is_given_up) 
   EXPECT_EQ(sent[0].vendor_error, 0u);
 }
 
-TEST(LocalSilence, Q022_a_peer_that_reads_is_waited_for) {
+TEST(LocalSilence, q022_a_peer_that_reads_is_waited_for) {
   Given given;
   given.capacity = 512;
   given.retry_count = 0;
@@ -353,7 +353,7 @@ TEST(LocalSilence, Q022_a_peer_that_reads_is_waited_for) {
   EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error);
 }
 
-TEST(LocalSilence, Q024_without_a_timeout_there_is_no_end_of_waiting) {
+TEST(LocalSilence, q024_without_a_timeout_there_is_no_end_of_waiting) {
   Given given;
   given.timeout = 0;
   Pair pair(given);
@@ -362,7 +362,7 @@ TEST(LocalSilence, Q024_without_a_timeout_there_is_no_end_of_waiting) {
   EXPECT_TRUE(pair.a.transport->deadline().is_never());
 }
 
-TEST(LocalSilence, Q028_an_answer_begins_the_period_anew) {
+TEST(LocalSilence, q028_an_answer_begins_the_period_anew) {
   Pair pair;
   pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
   pair.a.transport->emit(pair.now);
@@ -381,7 +381,7 @@ TEST(LocalSilence, Q028_an_answer_begins_the_period_anew) {
 
 // ---- No peer
 
-TEST(LocalDeath, Q051_what_was_published_counts_then_the_oldest_fails_and_the_rest_is_flushed) {
+TEST(LocalDeath, q051_what_was_published_counts_then_the_oldest_fails_and_the_rest_is_flushed) {
   Pair pair;
   pair.b.receive(1, 0, 8);
   pair.a.receive(50, 0, 8);
@@ -414,7 +414,7 @@ TEST(LocalDeath, who_asked_for_nothing_hears_of_it_with_the_next_request) {
   EXPECT_EQ(statuses(pair.a.received()), Statuses{Status::Flushed});
 }
 
-TEST(LocalDeath, Q055_in_SQD_only_what_was_started_fails) {
+TEST(LocalDeath, q055_in_SQD_only_what_was_started_fails) {
   Pair pair;
   ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
   pair.a.send(1, 0, 8);
@@ -424,7 +424,7 @@ TEST(LocalDeath, Q055_in_SQD_only_what_was_started_fails) {
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
 }
 
-TEST(LocalDeath, Q052_Q053_a_peer_put_into_ERR_or_RESET_is_a_peer_that_is_gone_and_a_new_life_begins_afresh) {
+TEST(LocalDeath, q052_q053_a_peer_put_into_ERR_or_RESET_is_a_peer_that_is_gone_and_a_new_life_begins_afresh) {
   for (const QueuePairState state : {QueuePairState::Error, QueuePairState::Reset}) {
     Pair pair;
     pair.a.send(1, 0, 8);
@@ -450,7 +450,7 @@ TEST(LocalDeath, Q052_Q053_a_peer_put_into_ERR_or_RESET_is_a_peer_that_is_gone_a
   }
 }
 
-TEST(LocalDeath, R132_a_device_that_fails_the_queue_pair_silences_it) {
+TEST(LocalDeath, r132_a_device_that_fails_the_queue_pair_silences_it) {
   Pair pair;
   pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
   pair.a.transport->emit(pair.now);
@@ -462,236 +462,72 @@ TEST(LocalDeath, R132_a_device_that_fails_the_queue_pair_silences_it) {
   EXPECT_TRUE(pair.b.transport->deadline().is_never());
 }
 
-// ---- A peer that writes what none should
+// ---- No memory
 
-class HostilePeer : public ::testing::Test {
- protected:
-  HostilePeer() : out(pair.ring_to_a().memory()), in(pair.ring_to_b().memory()) {}
+class Pages {
+ public:
+  explicit Pages(std::size_t bytes)
+      : bytes_(bytes),
+        base_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    fault_guard::install();
+  }
+  ~Pages() { ::munmap(base_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(base_); }
+  void take_away() { ASSERT_EQ(::mprotect(base_, bytes_, PROT_NONE), 0); }
 
-  std::byte* reserve(RecordKind kind, std::uint32_t bytes) {
-    const auto at = out.try_reserve(static_cast<std::uint16_t>(kind), bytes);
-    return at ? out.memory().data() + *at : nullptr;
-  }
-  void say(const Response& response, std::uint32_t more = 0) {
-    std::byte* to = reserve(response.kind, head_bytes(response) + more);
-    ASSERT_NE(to, nullptr);
-    emit(response, to);
-  }
-  void ask(const Request& request, std::uint32_t payload) {
-    std::byte* to = reserve(kind_of(request), head_bytes(request) + payload);
-    ASSERT_NE(to, nullptr);
-    emit(request, to);
-  }
-  void go_on(std::uint32_t number, std::uint32_t payload) {
-    std::byte* to = reserve(RecordKind::Continuation, kContinuationHeadBytes + payload);
-    ASSERT_NE(to, nullptr);
-    emit(Continuation{number, payload, kContinuationHeadBytes}, to);
-  }
-  static Response response(RecordKind kind, std::uint32_t number) {
-    Response made;
-    made.kind = kind;
-    made.number = number;
-    if (kind == RecordKind::Refuse) made.code = 1;
-    return made;
-  }
-  void deliver() {
-    out.publish();
-    while (pair.a.transport->handle_records(pair.now)) pair.a.transport->emit(pair.now);
-    pair.a.transport->check_invariants();
-  }
-  void expect_broken(const char* what) {
-    deliver();
-    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error) << what;
-    EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::QpFatal}) << what;
-    EXPECT_TRUE(pair.a.transport->finished()) << what;
-    EXPECT_FALSE(pair.a.transport->ready(pair.now) || pair.a.transport->emit(pair.now)) << what;
-  }
-  void expect_bad_response(const char* what) {
-    deliver();
-    const auto sent = pair.a.sent();
-    ASSERT_FALSE(sent.empty()) << what;
-    EXPECT_EQ(sent.back().status, Status::BadResponse) << what;
-    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Error) << what;
-  }
-
-  Pair pair;
-  RingProducer out;
-  RingConsumer in;
+ private:
+  std::size_t bytes_;
+  void* base_;
 };
 
-TEST_F(HostilePeer, Q012_answers_to_what_was_never_asked_break_the_connection) {
-  say(response(RecordKind::Acknowledge, 0));
-  expect_broken("acknowledge");
-}
-
-TEST_F(HostilePeer, Q012_an_acknowledgement_of_what_is_not_whole_yet_breaks_the_connection) {
-  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 20'000, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::Acknowledge, 0));
-  expect_broken("acknowledge");
-}
-
-TEST_F(HostilePeer, Q011_an_acknowledgement_that_comes_twice_breaks_the_connection) {
-  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::Acknowledge, 0));
-  say(response(RecordKind::Acknowledge, 0));
-  expect_broken("twice");
-  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
-}
-
-TEST_F(HostilePeer, Q010_an_acknowledgement_beyond_an_open_read_is_a_bad_response) {
-  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
-  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::Acknowledge, 1));
-  deliver();
-  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::BadResponse, Status::Flushed}));
-}
-
-TEST_F(HostilePeer, Q016_Q018_more_than_was_asked_for_is_a_bad_response_and_is_not_stored) {
-  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::ReadData, 0), 9);
-  expect_bad_response("too long");
-  EXPECT_TRUE(pair.a.holds(0, Bytes(16)));
-}
-
-TEST_F(HostilePeer, Q016_nothing_in_answer_to_a_read_of_something_is_a_bad_response) {
-  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::ReadData, 0), 0);
-  expect_bad_response("empty");
-}
-
-TEST_F(HostilePeer, Q019_data_for_an_atomic_is_a_bad_response) {
-  pair.a.fetch_or_write(Op::FetchAndAdd, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::ReadData, 0), 8);
-  expect_bad_response("data");
-}
-
-TEST_F(HostilePeer, Q019_an_atomic_result_for_a_write_is_a_bad_response) {
-  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::AtomicResult, 0));
-  expect_bad_response("result");
-}
-
-TEST_F(HostilePeer, no_receive_for_what_takes_none_is_a_bad_response) {
-  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
-  pair.a.transport->emit(pair.now);
-  say(response(RecordKind::NotReady, 0));
-  expect_bad_response("not ready");
-}
-
-TEST_F(HostilePeer, R040_R041_R053_records_that_do_not_follow_each_other_break_the_connection) {
-  struct Case {
-    const char* what;
-    std::vector<int> records;  // >= 0: a WRITE of 16 with so many bytes; < 0: a continuation with so many
-    std::uint32_t number;      // of the last
-  };
-  const Case all[] = {{"a continuation of nothing", {-8}, 0},
-                      {"a request inside another", {8, 8}, 1},
-                      {"the same number again", {16, 16}, 0},
-                      {"a number left out", {16}, 1},
-                      {"a continuation of another", {8, -8}, 1},
-                      {"more than the length", {8, -9}, 0}};
-  for (const Case& one : all) {
-    Pair fresh;
-    RingProducer to_a(fresh.ring_to_a().memory());
-    for (std::size_t i = 0; i < one.records.size(); ++i) {
-      const bool last = i + 1 == one.records.size();
-      const auto payload = static_cast<std::uint32_t>(std::abs(one.records[i]));
-      Request request;
-      request.opcode = Op::RdmaWrite;
-      request.length = 16;
-      request.number = last ? one.number : 0;
-      request.remote_address = fresh.a.va(0);
-      request.rkey = fresh.a.region.rkey;
-      const bool begins = one.records[i] >= 0;
-      const auto kind = begins ? RecordKind::RdmaWrite : RecordKind::Continuation;
-      const std::uint32_t head = begins ? head_bytes(request) : kContinuationHeadBytes;
-      const auto at = to_a.try_reserve(static_cast<std::uint16_t>(kind), head + payload);
-      ASSERT_TRUE(at);
-      if (begins)
-        emit(request, to_a.memory().data() + *at);
-      else
-        emit(Continuation{request.number, payload, head}, to_a.memory().data() + *at);
+TEST(LocalMemory, f30_registered_memory_that_is_gone_ends_the_request_that_meets_it) {
+  for (const bool here : {true, false})
+    for (const Op op : {Op::Send, Op::RdmaWrite, Op::RdmaRead, Op::FetchAndAdd}) {
+      Pair pair;
+      Pages pages(4096);
+      Side& owner = here ? pair.a : pair.b;
+      const auto region = *owner.memory.register_region({}, pages.data(), 4096, 0x900000, Access::All);
+      pages.take_away();
+      const ScatterGather gone{0x900000, 8, region.lkey};
+      const ScatterGather local = here ? gone : pair.a.sge(0, 8);
+      const ScatterGather remote = here ? pair.b.sge(0, 8) : gone;
+      const ReceiveRequest receive{1, {&remote, 1}};
+      ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+      SendRequest request;
+      request.opcode = op;
+      request.local = {&local, 1};
+      request.remote_address = here ? pair.b.va(0) : 0x900000;
+      request.rkey = here ? pair.b.region.rkey : region.rkey;
+      pair.a.post(request);
+      pair.run();
+      EXPECT_EQ(statuses(pair.a.sent()),
+                Statuses{here ? Status::LocalProtectionError : Status::RemoteOperationError});
+      EXPECT_EQ(owner.counters.memory_faults, 1u);
     }
-    to_a.publish();
-    fresh.a.transport->handle_records(fresh.now);
-    EXPECT_EQ(fresh.a.happened(), Events{AsyncEventType::QpFatal}) << one.what;
+}
+
+TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no_more) {
+  for (int when = 0; when < 3; ++when) {
+    Given given;
+    Side a(given, 1);
+    a.to(QueuePairState::Rts);
+    Pages pages(2 * ring_bytes(4096));
+    Instant now{1};
+    const RingMemory out(pages.data(), 4096), in(pages.data() + ring_bytes(4096), 4096);
+    a.transport->attach(now, {RingProducer(out), RingConsumer(in)});
+    a.send(1, 0, 8);
+    if (when == 2) a.transport->emit(now);
+    pages.take_away();
+    if (when == 2) now = a.transport->deadline();
+    a.transport->handle_timeout(now);
+    EXPECT_FALSE(when == 0 && a.transport->handle_records(now));
+    EXPECT_FALSE(when == 1 && a.transport->emit(now));
+    EXPECT_EQ(a.happened(), Events{AsyncEventType::QpFatal}) << when;
+    EXPECT_TRUE(a.transport->finished());
+    EXPECT_FALSE(a.transport->ready(now) || a.transport->emit(now) || a.transport->handle_records(now));
   }
-}
-
-TEST_F(HostilePeer, records_of_unknown_kind_or_wrong_shape_break_the_connection) {
-  reserve(static_cast<RecordKind>(99), 8);
-  expect_broken("unknown kind");
-}
-
-TEST_F(HostilePeer, payload_that_was_not_agreed_to_lie_elsewhere_breaks_the_connection) {
-  Request request;
-  request.placement = Placement::InMemory;
-  request.length = 8;
-  request.pieces.count = 1;
-  request.pieces.pieces[0] = {0, 8, reinterpret_cast<std::uint64_t>(this)};
-  ask(request, 0);
-  expect_broken("pieces");
-}
-
-TEST_F(HostilePeer, who_asks_again_before_it_heard_that_there_is_no_receive_breaks_the_connection) {
-  Request request;
-  request.length = 8;
-  for (int i = 0; i < 2; ++i) ask(request, 8);
-  out.publish();
-  pair.a.transport->handle_records(pair.now);
-  EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::QpFatal});
-}
-
-TEST_F(HostilePeer, R012_an_answer_in_RTR_breaks_the_connection) {
-  Side fresh({}, 1);
-  fresh.to(QueuePairState::Rtr);
-  RingStorage to_fresh(1024), from_fresh(1024);
-  fresh.transport->attach(pair.now, {RingProducer(from_fresh.memory()), RingConsumer(to_fresh.memory())});
-  RingProducer producer(to_fresh.memory());
-  const auto at = producer.try_reserve(static_cast<std::uint16_t>(RecordKind::Acknowledge), 8);
-  emit(response(RecordKind::Acknowledge, 0), producer.memory().data() + *at);
-  producer.publish();
-  fresh.transport->handle_records(pair.now);
-  EXPECT_EQ(fresh.happened(), Events{AsyncEventType::QpFatal});
-}
-
-TEST_F(HostilePeer, F21_words_that_no_ring_has_break_the_connection_at_either_side) {
-  for (const bool head : {false, true}) {
-    Pair fresh;
-    RingStorage& ring = head ? fresh.ring_to_b() : fresh.ring_to_a();
-    *reinterpret_cast<std::uint64_t*>(ring.base() + (head ? 0 : kWriterBytes)) = 12345;
-    for (int i = 0; i < 60; ++i) fresh.a.fetch_or_write(Op::RdmaWrite, 1, 0, 500, fresh.b, 0);
-    while (fresh.a.transport->ready(fresh.now)) fresh.a.transport->emit(fresh.now);
-    fresh.a.transport->handle_records(fresh.now);
-    EXPECT_EQ(fresh.a.happened(), Events{AsyncEventType::QpFatal}) << head;
-  }
-}
-
-TEST_F(HostilePeer, two_full_rings_do_not_wait_for_each_other) {
-  Given given;
-  given.capacity = 512;
-  Pair full(given);
-  full.a.put(0, pattern(20'000, 1));
-  full.b.put(0, pattern(20'000, 2));
-  for (auto* side : {&full.a, &full.b}) {
-    Side& other = side == &full.a ? full.b : full.a;
-    side->fetch_or_write(Op::RdmaRead, 1, 20'000, 20'000, other, 0);
-    side->fetch_or_write(Op::RdmaWrite, 2, 0, 20'000, other, 40'000);
-    while (side->transport->emit(full.now)) {
-    }
-  }
-  full.run();
-  EXPECT_EQ(ids(full.a.sent()), (Ids{1, 2}));
-  EXPECT_EQ(ids(full.b.sent()), (Ids{1, 2}));
-  EXPECT_TRUE(full.a.holds(20'000, pattern(20'000, 2)) && full.a.holds(40'000, pattern(20'000, 2)));
-  EXPECT_TRUE(full.b.holds(20'000, pattern(20'000, 1)) && full.b.holds(40'000, pattern(20'000, 1)));
 }
 
 }  // namespace

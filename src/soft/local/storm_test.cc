@@ -201,7 +201,7 @@ class Storm {
   Requests a, b;
 };
 
-TEST(LocalStorm, O1_R073_R074_R083_Q014_every_request_ends_once_in_order_and_memory_is_as_the_model_says) {
+TEST(LocalStorm, o1_r073_r074_r083_q014_every_request_ends_once_in_order_and_memory_is_as_the_model_says) {
   std::uint64_t requests = 0, refused = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -219,7 +219,7 @@ TEST(LocalStorm, O1_R073_R074_R083_Q014_every_request_ends_once_in_order_and_mem
   EXPECT_GT(refused, 100u);
 }
 
-TEST(LocalStorm, Q051_whenever_one_end_dies_the_other_has_one_outcome_for_each_request_and_receive) {
+TEST(LocalStorm, q051_whenever_one_end_dies_the_other_has_one_outcome_for_each_request_and_receive) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
     Storm storm(seed);

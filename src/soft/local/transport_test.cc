@@ -16,7 +16,7 @@ using Events = std::vector<AsyncEventType>;
 using Op = SendOpcode;
 using Status = CompletionStatus;
 
-TEST(LocalTransport, R073_R074_O1_sends_of_every_length_arrive_whole_and_in_order) {
+TEST(LocalTransport, r073_r074_o1_sends_of_every_length_arrive_whole_and_in_order) {
   for (const std::uint32_t capacity : {256u, 1024u, 16384u}) {
     Given given;
     given.capacity = capacity;
@@ -42,7 +42,7 @@ TEST(LocalTransport, R073_R074_O1_sends_of_every_length_arrive_whole_and_in_orde
   }
 }
 
-TEST(LocalTransport, O2_writes_lie_where_they_should_and_an_immediate_says_so) {
+TEST(LocalTransport, o2_writes_lie_where_they_should_and_an_immediate_says_so) {
   for (const std::uint32_t capacity : {256u, 4096u}) {
     Given given;
     given.capacity = capacity;
@@ -68,7 +68,7 @@ TEST(LocalTransport, O2_writes_lie_where_they_should_and_an_immediate_says_so) {
   }
 }
 
-TEST(LocalTransport, R086_reads_of_every_length_bring_what_is_there) {
+TEST(LocalTransport, r086_reads_of_every_length_bring_what_is_there) {
   for (const std::uint32_t capacity : {256u, 4096u}) {
     Given given;
     given.capacity = capacity;
@@ -89,7 +89,7 @@ TEST(LocalTransport, R086_reads_of_every_length_bring_what_is_there) {
   }
 }
 
-TEST(LocalTransport, R083_R084_R085_atomics_change_memory_once_and_bring_what_was_there) {
+TEST(LocalTransport, r083_r084_r085_atomics_change_memory_once_and_bring_what_was_there) {
   Pair pair;
   pair.b.word(64) = 5;
   pair.a.fetch_or_write(Op::CompareAndSwap, 1, 0, 8, pair.b, 64);  // 5 becomes 9
@@ -103,7 +103,7 @@ TEST(LocalTransport, R083_R084_R085_atomics_change_memory_once_and_bring_what_wa
   EXPECT_EQ(pair.b.word(64), 18u);
 }
 
-TEST(LocalTransport, Q006_R078_several_pieces_here_and_there_with_empty_ones_between) {
+TEST(LocalTransport, q006_r078_several_pieces_here_and_there_with_empty_ones_between) {
   Pair pair;
   const Bytes bytes = pattern(700);
   pair.a.put(0, bytes);
@@ -119,7 +119,7 @@ TEST(LocalTransport, Q006_R078_several_pieces_here_and_there_with_empty_ones_bet
   EXPECT_EQ(pair.b.received()[0].byte_count, 700u);
 }
 
-TEST(LocalTransport, Q033_inline_bytes_are_those_of_the_post) {
+TEST(LocalTransport, q033_inline_bytes_are_those_of_the_post) {
   Pair pair;
   std::uint64_t word = 0x1122334455667788;
   const ScatterGather own{reinterpret_cast<std::uint64_t>(&word), 8, {}};
@@ -133,7 +133,7 @@ TEST(LocalTransport, Q033_inline_bytes_are_those_of_the_post) {
   EXPECT_EQ(pair.b.word(0), 0x1122334455667788u);
 }
 
-TEST(LocalTransport, Q034_what_is_not_signaled_completes_silently_and_R130_solicited_wakes) {
+TEST(LocalTransport, q034_what_is_not_signaled_completes_silently_and_r130_solicited_wakes) {
   Pair pair;
   pair.b.receive(1, 0, 8);
   pair.b.receive(2, 0, 8);
@@ -166,7 +166,7 @@ TEST(LocalTransport, posts_before_the_rings_are_there_leave_afterwards) {
   EXPECT_EQ(ids(b.received()), Ids{1});
 }
 
-TEST(LocalTransport, R133_the_first_request_in_RTR_is_told_once) {
+TEST(LocalTransport, r133_the_first_request_in_RTR_is_told_once) {
   Given given;
   Side a(given, 1), b(given, 2);
   RingStorage to_b(1024), to_a(1024);
@@ -189,7 +189,7 @@ TEST(LocalTransport, R133_the_first_request_in_RTR_is_told_once) {
 
 // ---- Acknowledgements
 
-TEST(LocalTransport, R090_one_acknowledgement_leaves_with_the_reply_or_after_a_turn_that_found_nothing) {
+TEST(LocalTransport, r090_one_acknowledgement_leaves_with_the_reply_or_after_a_turn_that_found_nothing) {
   Pair pair;
   for (std::uint64_t i = 0; i < 3; ++i) {
     pair.b.receive(i, 0, 8);
@@ -212,7 +212,7 @@ TEST(LocalTransport, R090_one_acknowledgement_leaves_with_the_reply_or_after_a_t
   EXPECT_TRUE(pair.a.transport->ready(pair.now)) << "nobody answered";
 }
 
-TEST(LocalTransport, R093_many_requests_in_a_row_are_acknowledged_on_the_way) {
+TEST(LocalTransport, r093_many_requests_in_a_row_are_acknowledged_on_the_way) {
   Pair pair;
   const std::uint32_t most = Config{}.max_owed_requests;
   for (std::uint64_t i = 0; i < most; ++i) pair.a.fetch_or_write(Op::RdmaWrite, i, 0, 8, pair.b, 0);
@@ -224,7 +224,7 @@ TEST(LocalTransport, R093_many_requests_in_a_row_are_acknowledged_on_the_way) {
   EXPECT_EQ(pair.a.sent().size(), most);
 }
 
-TEST(LocalTransport, R081_O1_answers_leave_in_the_order_of_the_requests) {
+TEST(LocalTransport, r081_o1_answers_leave_in_the_order_of_the_requests) {
   Pair pair;
   pair.b.put(0, pattern(9000));
   pair.b.receive(1, 20'000, 8);
@@ -239,7 +239,7 @@ TEST(LocalTransport, R081_O1_answers_leave_in_the_order_of_the_requests) {
 
 // ---- Order and limits of the requester
 
-TEST(LocalTransport, Q030_no_more_reads_than_agreed_are_out_and_those_behind_wait) {
+TEST(LocalTransport, q030_no_more_reads_than_agreed_are_out_and_those_behind_wait) {
   Given given;
   given.max_rd_atomic = 2;
   Pair pair(given);
@@ -253,7 +253,7 @@ TEST(LocalTransport, Q030_no_more_reads_than_agreed_are_out_and_those_behind_wai
   EXPECT_EQ(ids(pair.a.sent()), (Ids{0, 1, 2, 3, 4, 5}));
 }
 
-TEST(LocalTransport, R082_more_reads_than_the_responder_takes_are_refused) {
+TEST(LocalTransport, r082_more_reads_than_the_responder_takes_are_refused) {
   Given bold, modest;
   modest.max_dest_rd_atomic = 2;
   Pair pair(bold, modest);
@@ -265,7 +265,7 @@ TEST(LocalTransport, R082_more_reads_than_the_responder_takes_are_refused) {
   EXPECT_TRUE(pair.b.transport->finished());
 }
 
-TEST(LocalTransport, Q031_a_fence_waits_for_reads_before_it) {
+TEST(LocalTransport, q031_a_fence_waits_for_reads_before_it) {
   Pair pair;
   pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
   pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 8, SendFlags::Fence | SendFlags::Signaled);
@@ -277,7 +277,7 @@ TEST(LocalTransport, Q031_a_fence_waits_for_reads_before_it) {
   EXPECT_TRUE(pair.b.holds(8, pattern(8))) << "the write carried what was read";
 }
 
-TEST(LocalTransport, Q055_in_SQD_what_was_started_ends_and_the_rest_waits_for_RTS) {
+TEST(LocalTransport, q055_in_SQD_what_was_started_ends_and_the_rest_waits_for_RTS) {
   Given given;
   given.capacity = 256;
   Pair pair(given);
@@ -296,7 +296,7 @@ TEST(LocalTransport, Q055_in_SQD_what_was_started_ends_and_the_rest_waits_for_RT
   EXPECT_EQ(ids(pair.a.sent()), Ids{2});
 }
 
-TEST(LocalTransport, Q050_a_wrong_key_here_fails_in_its_turn_and_nothing_of_it_arrives) {
+TEST(LocalTransport, q050_a_wrong_key_here_fails_in_its_turn_and_nothing_of_it_arrives) {
   for (const Op op : {Op::Send, Op::RdmaWrite, Op::RdmaRead, Op::FetchAndAdd}) {
     Pair pair;
     pair.b.receive(1, 0, 100);
@@ -321,7 +321,7 @@ TEST(LocalTransport, Q050_a_wrong_key_here_fails_in_its_turn_and_nothing_of_it_a
   }
 }
 
-TEST(LocalTransport, Q050_memory_that_is_gone_in_the_middle_of_a_message_ends_it_there) {
+TEST(LocalTransport, q050_memory_that_is_gone_in_the_middle_of_a_message_ends_it_there) {
   Given given;
   given.capacity = 1024;
   Pair pair(given);
