@@ -250,7 +250,7 @@ TEST(LocalStorm, two_threads_agree) {
   given.rnr_retry = 7;
   given.timeout = 0;
   Pair pair(given);
-  constexpr std::uint64_t kRequests = 3000;
+  constexpr std::uint64_t kRequests = 1000;
   std::atomic<int> busy{2};
   SeededRandom random_a(1), random_b(2);
   Requests of_a(pair.a, pair.b, random_a), of_b(pair.b, pair.a, random_b);
