@@ -10,6 +10,7 @@ namespace verbena::local {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'V', 'R', 'B', 'N', 'L', 'O', 'C', 'L'};
+constexpr std::array<char, 8> kAnswerMagic = {'V', 'R', 'B', 'N', 'A', 'N', 'S', 'W'};
 constexpr std::uint64_t kPageBytes = 4096;
 
 template <class T>
@@ -80,6 +81,24 @@ Result<Hello> parse_hello(std::span<const std::byte> bytes) {
   hello.from.qpn = Qpn{from};
   hello.to.qpn = Qpn{to};
   return hello;
+}
+
+void emit(Answer answer, std::span<std::byte, kAnswerBytes> to) {
+  std::memcpy(to.data(), kAnswerMagic.data(), kAnswerMagic.size());
+  store(to, 8, kVersion);
+  store(to, 12, static_cast<std::uint32_t>(answer));
+}
+
+Result<Answer> parse_answer(std::span<const std::byte> bytes) {
+  if (bytes.size() != kAnswerBytes || std::memcmp(bytes.data(), kAnswerMagic.data(), kAnswerMagic.size()) != 0)
+    return Error{ErrorCode::ProtocolError,
+                 "answer of a local peer: " + std::to_string(bytes.size()) + " bytes without its mark"};
+  const auto version = load<std::uint32_t>(bytes, 8), value = load<std::uint32_t>(bytes, 12);
+  if (version != kVersion || value < static_cast<std::uint32_t>(Answer::Accept) ||
+      value > static_cast<std::uint32_t>(Answer::Crossed))
+    return Error{ErrorCode::ProtocolError, "answer of a local peer: version " + std::to_string(version) + ", answer " +
+                                               std::to_string(value)};
+  return static_cast<Answer>(value);
 }
 
 }  // namespace verbena::local

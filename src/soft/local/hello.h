@@ -10,10 +10,13 @@
 //    48  GID of the queue pair it is meant for (16)
 //    64  QPN of the sender's (4)     68  QPN of the other (4)
 //
+// The answer: "VRBNANSW", version (4), one of Answer (4). What follows on the socket are signals, a byte each.
+//
 // The segment: a line pair for each side's wake word, the ring towards the receiver, the ring towards the sender.
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,7 +37,7 @@ struct Endpoint {
   Gid gid;
   Qpn qpn;
 
-  bool operator==(const Endpoint&) const = default;
+  auto operator<=>(const Endpoint&) const = default;
 };
 
 struct Hello {
@@ -59,5 +62,19 @@ void emit(const Hello& hello, std::span<std::byte, kHelloBytes> to);
 // Errors: ProtocolError (not a hello; sizes that do not go together), NotSupported (another version). The text says
 // which, and what to do.
 Result<Hello> parse_hello(std::span<const std::byte> bytes);
+
+inline constexpr std::size_t kAnswerBytes = 16;
+
+// What the receiver of a hello says to it.
+enum class Answer : std::uint32_t {
+  Accept = 1,   // the segment is mapped: both ends use it from now on
+  Roce = 2,     // that queue pair sends packets already, or must
+  Unknown = 3,  // there is no such queue pair, or it is connected to another
+  Crossed = 4,  // a hello of that queue pair's own is on its way, and is the one that counts
+};
+
+void emit(Answer answer, std::span<std::byte, kAnswerBytes> to);
+// Errors: ProtocolError.
+Result<Answer> parse_answer(std::span<const std::byte> bytes);
 
 }  // namespace verbena::local

@@ -49,6 +49,22 @@ TEST(Hello, what_does_not_go_together_is_refused) {
     EXPECT_FALSE(parse_hello(std::span(bytes).first(length))) << length;
 }
 
+TEST(Hello, its_answer_comes_back_as_it_was_sent_or_is_refused) {
+  std::array<std::byte, kAnswerBytes> bytes;
+  for (const Answer answer : {Answer::Accept, Answer::Roce, Answer::Unknown, Answer::Crossed}) {
+    emit(answer, bytes);
+    const auto parsed = parse_answer(bytes);
+    ASSERT_TRUE(parsed) << parsed.error().to_string();
+    EXPECT_EQ(*parsed, answer);
+  }
+  for (const std::size_t at : {0u, 8u, 12u, 15u}) {
+    auto broken = bytes;
+    broken[at] ^= std::byte{0x10};
+    EXPECT_FALSE(parse_answer(broken)) << at;
+  }
+  EXPECT_FALSE(parse_answer(std::span(bytes).first(15)));
+}
+
 TEST(Hello, the_parts_of_a_segment_do_not_touch) {
   for (std::uint32_t capacity = kMinRingCapacity; capacity <= kMaxRingCapacity; capacity *= 2) {
     const SegmentLayout layout = layout_of(capacity);
