@@ -130,6 +130,11 @@ Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::
   if (reason != DropReason::None) return refuse(reason);
 
   if (!passes_icrc(arrival)) return refuse(DropReason::BadIcrc);
+  if (!management && qp->path != verbena::local::Path::Roce) [[unlikely]] {
+    if (qp->path == verbena::local::Path::Local) return refuse(DropReason::WrongPath);
+    paths_->handle_packet(now, qp->qpn());
+    if (qp->state() == QueuePairState::Error) return refuse(DropReason::WrongState);  // packets were not allowed
+  }
   ++counters_.rcvd_pkts;
   counters_.rcvd_bytes += datagram.size();
 

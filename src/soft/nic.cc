@@ -212,7 +212,10 @@ Nic::Qp* Nic::find(Qpn qpn) const {
 core::QueuePair* Nic::qp(Qpn qpn) { return find(qpn); }
 
 void Nic::await_first_request(Qpn qpn) {
-  if (Qp* qp = find(qpn)) qp->transport.await_first_request();
+  Qp* qp = find(qpn);
+  if (qp == nullptr) return;
+  qp->transport.await_first_request();
+  if (qp->local != nullptr) qp->local->transport.await_first_request();
 }
 
 wire::Path Nic::path_of(const Qp& qp, std::uint32_t* source_index) const {
@@ -247,10 +250,12 @@ Result<void> Nic::modify_qp(Instant now, Qpn qpn, const QueuePairAttributes& val
     return error(modified.error().code(), EINVAL, modified.error().context());
   std::uint32_t source_index = 0;
   const wire::Path path = path_of(*qp, &source_index);
-  qp->transport.handle_state(before, path, source_index);
+  const bool by_rings = qp->path == verbena::local::Path::Local && qp->state() != QueuePairState::Reset;
+  if (!by_rings) qp->transport.handle_state(before, path, source_index);
+  auto followed = paths_ != nullptr ? follow_state(now, *qp, before) : Result<void>();
   schedule(now, *qp);
   settle_broken_queues(now);
-  return {};
+  return followed;
 }
 
 Result<QueuePairAttributes> Nic::query_qp(Qpn qpn) const {
@@ -264,7 +269,8 @@ Result<QueuePairAttributes> Nic::query_qp(Qpn qpn) const {
 Result<void> Nic::destroy_qp(Qpn qpn) {
   Qp* qp = find(qpn);
   if (qp == nullptr) return unknown("queue pair", qpn.value());
-  handle_doorbells(Instant{0});  // nobody else may point to it
+  forget_doorbell(*qp);
+  leave_path(*qp, true);
   unlink(*qp);
   // What it left in the completion queues stays readable, as with any device.
   --qp->init().send_cq->users;
@@ -286,7 +292,11 @@ void Nic::check_invariants() const {
   std::size_t ready = 0;
   for (const auto& [number, qp] : qps_) {
     VERBENA_ASSERT(qp->qpn().value() == number);
-    qp->transport.check_invariants();
+    if (qp->local == nullptr)
+      qp->transport.check_invariants();
+    else
+      qp->local->transport.check_invariants();
+    VERBENA_ASSERT((qp->path == verbena::local::Path::Roce) == (qp->local == nullptr));
     ready += qp->hooks[kReady].linked ? 1u : 0u;
   }
   std::size_t linked = 0;

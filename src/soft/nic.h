@@ -24,6 +24,7 @@
 #include "soft/core/queue_pair.h"
 #include "soft/counters.h"
 #include "soft/nic_config.h"
+#include "soft/paths.h"
 #include "soft/roce/train.h"
 #include "soft/wire/icrc.h"
 
@@ -77,6 +78,24 @@ class Nic final {
   // CommEstablished tells of its first request, though it is in RTS already.
   void await_first_request(Qpn qpn);
 
+  // ---- Paths through memory. `paths` outlives the device, or nullptr is set before it goes.
+  void set_paths(Paths* paths) { paths_ = paths; }
+  // What was decided for a queue pair that Paths::enter() was told of: packets; these rings; nothing that it may take.
+  void use_roce(Instant now, Qpn qpn);
+  void use_local(Instant now, Qpn qpn, const LocalLink& link);
+  void refuse_path(Qpn qpn);
+  // The peer of a queue pair on rings is gone.
+  void handle_hang_up(Instant now, Qpn qpn);
+  // One bounded turn over what peers wrote into rings. True when there was anything.
+  bool handle_records(Instant now);
+  // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
+  bool emit_records(Instant now);
+  // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up.
+  void announce_sleep();
+  void withdraw_sleep();
+  // Whether all that can come soon comes by rings.
+  bool only_rings() const { return attached_ != 0 && attached_ == qps_.size() && cm_->next_deadline().is_never(); }
+
   // Connection management of this device. Its datagrams and deadlines are part of this device's.
   cm::Manager& cm() { return *cm_; }
 
@@ -106,7 +125,9 @@ class Nic final {
   enum class Acks { Owed, Idle, Flush };
   bool poll_transmit(Instant now, Acks acks, roce::Train& train);
   // Whether poll_transmit() was not asked until it had nothing more that must leave.
-  bool transmit_waits() const { return lists_[kReady].first != nullptr || cm_->transmit_waits(); }
+  bool transmit_waits() const {
+    return lists_[kReady].first != nullptr || lists_[kLocalReady].first != nullptr || cm_->transmit_waits();
+  }
   // handle_timeout() is due then. Never: nothing is pending. Includes owed acknowledgements.
   Instant next_deadline() const;
   std::optional<core::Event> poll_event() { return events_.poll(); }
@@ -134,9 +155,22 @@ class Nic final {
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
   // scheduling.cc
   void schedule(Instant now, Qp& qp);
+  void look_again(Qp& qp, Instant at);
   void unlink(Qp& qp);
+  void forget_doorbell(Qp& qp);
   void settle_broken_queues(Instant now);
   bool emit_management(Instant now, roce::Train& train);
+  // nic_local.cc
+  Result<void> follow_state(Instant now, Qp& qp, QueuePairState before);
+  void fail(Qp& qp, AsyncEventType event);
+  void leave_undecided(Qp& qp);
+  void leave_path(Qp& qp, bool destroyed);
+  void let_go(Qp& qp);
+  template <class F>
+  void touch_words(Qp& qp, F&& touch);
+  void wake_peers();
+  void schedule_local(Instant now, Qp& qp);
+  void handle_local_timeout(Instant now, Qp& qp);
   // nic.cc
   Qp* find(Qpn qpn) const;
   wire::Path path_of(const Qp& qp, std::uint32_t* source_index) const;
@@ -154,7 +188,7 @@ class Nic final {
     Qp* first = nullptr;
     Qp* last = nullptr;
   };
-  enum ListKind : std::size_t { kReady, kOwing, kListCount };
+  enum ListKind : std::size_t { kReady, kOwing, kAttached, kLocalReady, kToWake, kListCount };
   void append(ListKind kind, Qp& qp);
   void remove(ListKind kind, Qp& qp);
 
@@ -165,6 +199,8 @@ class Nic final {
   Counters counters_;
   wire::IcrcVerifier icrc_;
   std::unique_ptr<cm::Manager> cm_;
+  Paths* paths_ = nullptr;
+  std::size_t attached_ = 0;  // queue pairs on rings
   std::map<std::uint32_t, std::unique_ptr<core::CompletionQueue>> cqs_;
   std::map<std::uint32_t, std::unique_ptr<core::SharedReceiveQueue>> srqs_;
   std::map<std::uint32_t, std::uint32_t> pds_;  // id -> queue pairs and shared receive queues in it

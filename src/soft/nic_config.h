@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "soft/cm/types.h"
+#include "soft/local/config.h"
 #include "soft/roce/config.h"
 
 namespace verbena::soft {
@@ -28,6 +29,7 @@ struct NicConfig {
   std::uint32_t max_inline_bytes = 1024;
   std::uint8_t max_rd_atomic = 16;
   roce::Config transport;
+  verbena::local::Config local;
   cm::ManagerConfig cm;  // local address and GUID are filled in by the device
 };
 

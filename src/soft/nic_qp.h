@@ -2,7 +2,9 @@
 // A queue pair inside the device: queues, transport, and its places in the device's lists.
 #pragma once
 
+#include "soft/local/match.h"
 #include "soft/nic.h"
+#include "soft/paths.h"
 #include "soft/roce/transport.h"
 
 namespace verbena::soft {
@@ -14,6 +16,19 @@ struct Nic::Qp final : core::QueuePair {
         transport(*this, config.transport, memory, counters, random, config.pkey) {}
 
   roce::Transport transport;
+  // None: not used here. What is decided for memory stays so in ERR.
+  verbena::local::Path path = verbena::local::Path::Roce;
+  // While undecided, and on the path through memory.
+  struct Local {
+    Local(core::QueuePair& qp, const verbena::local::Config& config, core::MemoryTable& memory, Counters& counters,
+          RandomSource& random)
+        : transport(qp, config, memory, counters, random) {}
+
+    verbena::local::Transport transport;
+    std::optional<LocalLink> link;  // while attached
+    Instant waits_until = Instant::never();  // undecided, and something was posted
+  };
+  std::unique_ptr<Local> local;
 
   struct Hook {
     Qp* previous = nullptr;

@@ -33,16 +33,22 @@ void Nic::remove(ListKind kind, Qp& qp) {
 void Nic::unlink(Qp& qp) {
   remove(kReady, qp);
   remove(kOwing, qp);
+  for (const ListKind kind : {kAttached, kLocalReady, kToWake}) remove(kind, qp);
   qp.timer_at = Instant::never();
 }
 
 // After anything that happened to a queue pair: enter it where it must be found.
 void Nic::schedule(Instant now, Qp& qp) {
+  if (qp.path != verbena::local::Path::Roce) [[unlikely]] return schedule_local(now, qp);
   if (qp.transport.ready(now, false)) append(kReady, qp);
   if (qp.transport.owes()) append(kOwing, qp);
   const Instant at = qp.transport.deadline();
-  if (at >= qp.timer_at) return;  // the entry there is early enough; it is looked at again then
   if (at <= now && qp.hooks[kReady].linked) return;  // what is due leaves with its next packets
+  look_again(qp, at);
+}
+
+void Nic::look_again(Qp& qp, Instant at) {
+  if (at >= qp.timer_at) return;  // the entry there is early enough; it is looked at again then
   qp.timer_at = at;
   timers_.push_back({at, qp.qpn()});
   std::push_heap(timers_.begin(), timers_.end(), std::greater<>{});
@@ -55,7 +61,7 @@ void Nic::settle_broken_queues(Instant now) {
     for (const auto& [number, qp] : qps_) {
       const bool uses = qp->init().send_cq->id() == *cq || qp->init().receive_cq->id() == *cq;
       if (!uses || qp->state() == QueuePairState::Error || qp->state() == QueuePairState::Reset) continue;
-      qp->transport.fail(AsyncEventType::QpFatal);
+      fail(*qp, AsyncEventType::QpFatal);
       schedule(now, *qp);
     }
 }
@@ -87,10 +93,21 @@ void Nic::handle_doorbells(Instant now) {
     Qp& qp = *in_order;
     in_order = qp.next_doorbell;
     qp.doorbell.exchange(false, std::memory_order_acq_rel);  // from here on a new post rings again
-    qp.transport.handle_doorbell();
+    qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
     schedule(now, qp);
   }
   settle_broken_queues(now);
+}
+
+// Nobody else may point to it when it goes. Other bells ring on.
+void Nic::forget_doorbell(Qp& gone) {
+  Qp* stack = doorbells_.exchange(nullptr, std::memory_order_acquire);
+  while (stack != nullptr) {
+    Qp& qp = *stack;
+    stack = qp.next_doorbell;
+    qp.doorbell.exchange(false, std::memory_order_acq_rel);
+    if (&qp != &gone) ring_doorbell(qp);
+  }
 }
 
 void Nic::handle_timeout(Instant now) {
@@ -101,9 +118,13 @@ void Nic::handle_timeout(Instant now) {
     Qp* qp = find(timer.qpn);
     if (qp == nullptr || qp->timer_at != timer.at) continue;  // destroyed, or superseded by an earlier entry
     qp->timer_at = Instant::never();
-    qp->transport.handle_timeout(now);
-    // What was due is done or ready to leave: a deadline that stayed in the past would be met for ever.
-    VERBENA_ASSERT(qp->transport.deadline() > now || qp->transport.ready(now, false));
+    if (qp->path != verbena::local::Path::Roce) {
+      handle_local_timeout(now, *qp);
+    } else {
+      qp->transport.handle_timeout(now);
+      // What was due is done or ready to leave: a deadline that stayed in the past would be met for ever.
+      VERBENA_ASSERT(qp->transport.deadline() > now || qp->transport.ready(now, false));
+    }
     schedule(now, *qp);
   }
   if (cm_->next_deadline() <= now) cm_->handle_timeout(now);

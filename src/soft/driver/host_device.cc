@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
+// Who polls and has rings only looks elsewhere once in so many turns, after as many in which nothing came from there.
+constexpr unsigned kTurnsBetweenLooks = 32;
 constexpr Duration kLease = Duration::microseconds(200);
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 
@@ -42,11 +44,14 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
     : time_(options.time),
       random_(std::move(random)),
       nic_(config, *random_),
+      hub_(std::move(options.hub)),
+      path_reason_(std::move(options.path_reason)),
       port_(std::move(port)),
       capture_(std::move(options.capture)),
       train_datagrams_(port_->limits().max_datagrams),
       turn_(now()) {
   fault_guard::install();
+  if (hub_) hub_->serve(nic_);
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
   batch_.reserve(kTrainsPerBatch);
@@ -83,9 +88,28 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
   if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
 
+// Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
+bool HostDevice::receive(When when) {
+  const bool all = when == When::Serving || ++turns_ % kTurnsBetweenLooks == 0;
+  bool any = false;
+  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) {
+    any = port_->receive(*this);
+    if (any) arrival_turn_ = turns_;
+  }
+  if (!hub_) return any;
+  if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, false) || any;
+  if (hub_->any_hung_up()) {
+    // What the peer sent by the network before it went, as that it goes, comes first.
+    constexpr int kMost = 64;
+    for (int i = 0; i < kMost && port_->receive(*this); ++i) continue;
+    hub_->handle_hang_ups(turn_);
+  }
+  return nic_.handle_records(turn_) || any;
+}
+
 bool HostDevice::drive(When when) {
   turn_ = now();
-  const bool received = port_->receive(*this);
+  const bool received = receive(when);
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool sent = transmit(!received || when == When::Serving, when);
@@ -99,6 +123,7 @@ bool HostDevice::drive(When when) {
 // reply they would have delayed is out, or there is none). Who polls comes back for those that may wait.
 bool HostDevice::transmit(bool found_nothing, When when) {
   const Nic::Acks acks = when == When::Polling ? Nic::Acks::Idle : Nic::Acks::Flush;
+  const bool wrote_any = nic_.emit_records(turn_);
   bool sent_any = false;
   bool more = true;
   for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
@@ -114,7 +139,7 @@ bool HostDevice::transmit(bool found_nothing, When when) {
     sent_any = sent_any || count != 0;
     if (count != 0) send_batch(count);
   }
-  return sent_any;
+  return sent_any || wrote_any;
 }
 
 void HostDevice::send_batch(std::size_t count) {
@@ -224,22 +249,44 @@ bool HostDevice::progress() {
 
 void HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
   std::vector<pollfd> fds{{sleeper.wake_fd, POLLIN, 0}};
+  if (hub_) fds.push_back({hub_->fd(), POLLIN, 0});
   for (const int fd : port_->fds()) fds.push_back({fd, POLLIN, 0});
   if (extra_fd >= 0) fds.push_back({extra_fd, POLLIN, 0});
   sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
-  Instant wake_at = until;
-  owner_.lock();
-  wake_at = std::min(wake_at, nic_.next_deadline());
-  if (nic_.transmit_waits()) wake_at = Instant{0};
-  owner_.unlock();
+  Instant wake_at = look_before_sleep(until);
   if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
   const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - now()).ns, 0);
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
   ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
   sleeper.until.store(0);
+  if (hub_) look_after_sleep();
   if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(sleeper.wake_fd);
+}
+
+// When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
+// here.
+Instant HostDevice::look_before_sleep(Instant until) {
+  owner_.lock();
+  nic_.announce_sleep();
+  turn_ = now();
+  bool any = nic_.handle_records(turn_);
+  any = nic_.emit_records(turn_) || any;
+  collect_events();
+  const bool at_once = any || nic_.transmit_waits();
+  const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.next_deadline());
+  owner_.unlock();
+  return wake_at;
+}
+
+// Who woke up by a signal took it, and drives next or sees to it that another does.
+void HostDevice::look_after_sleep() {
+  owner_.lock();
+  turn_ = now();
+  hub_->handle_events(turn_, true);
+  nic_.withdraw_sleep();
+  release();
 }
 
 // Drives once, then lets the world go on until somebody has something to do.
@@ -274,6 +321,8 @@ void HostDevice::wait_event(Instant until) {
     signal(waiter_.wake_fd);
   else if (service_parked_.exchange(false))
     fire_after(park_fd_, kLongestServicePause);
+  else if (hub_ && service_sleeper_.until.load() != 0)
+    signal(service_sleeper_.wake_fd);  // nobody has announced its sleep since we woke up
 }
 
 // By the descriptor that only the waiting side empties: whoever drives empties his sleeper's before he looks.
@@ -337,6 +386,10 @@ std::vector<NamedCounter> HostDevice::counters() {
 std::vector<std::string> HostDevice::explain() {
   return look([this] {
     std::vector<std::string> lines = port_->explain();
+    if (hub_)
+      for (std::string& line : hub_->explain()) lines.push_back(std::move(line));
+    else if (!path_reason_.empty())
+      lines.push_back(path_reason_);
     lines.push_back(fault_guard::is_installed()
                         ? "registered memory that is unmapped ends its connection, not the process"
                         : "another handler of SIGSEGV or SIGBUS was installed after ours: unless it passes faults on, "

@@ -2,6 +2,8 @@
 // A device in the real world: one Nic pumped over one Port, by whoever polls, and by a service thread while
 // nobody does.
 //
+// Queue pairs that share memory with their peer come by the hub instead. What comes by either wakes who sleeps.
+//
 // One owner at a time holds the device: owner_. A poller drives it inline and renews the lease, a time until
 // which it is expected back. A thread in wait_event() sleeps on the port itself and drives when it wakes. The
 // service thread sleeps on the port only while no lease runs and nobody waits. It moves packets and
@@ -18,6 +20,7 @@
 #include <variant>
 
 #include "soft/driver/capture.h"
+#include "soft/driver/local/hub.h"
 #include "soft/driver/port.h"
 #include "soft/driver/virtual_time.h"
 #include "soft/nic.h"
@@ -31,6 +34,8 @@ class HostDevice final : private DatagramSink {
   struct Options {
     bool service_thread = true;
     std::unique_ptr<Capture> capture;  // may be empty
+    std::unique_ptr<local::Hub> hub;   // may be empty: all queue pairs go by packets
+    std::string path_reason;           // without a hub: why, for people; may be empty
     VirtualTime* time = nullptr;       // outlives the device; nullptr: the machine's. No service thread with it
   };
   HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random, std::unique_ptr<Port> port,
@@ -102,6 +107,7 @@ class HostDevice final : private DatagramSink {
   }
   // The rest is the owner's.
   bool drive(When when);
+  bool receive(When when);
   bool transmit(bool found_nothing, When when);
   void send_batch(std::size_t count);
   void collect_events();
@@ -113,6 +119,8 @@ class HostDevice final : private DatagramSink {
   // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
   struct Sleeper;
   void sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);
+  Instant look_before_sleep(Instant until);
+  void look_after_sleep();
   void wait_virtually(Instant until);
   void park_service();
   bool has_event();
@@ -122,12 +130,16 @@ class HostDevice final : private DatagramSink {
   VirtualTime* const time_;
   const std::unique_ptr<RandomSource> random_;
   Nic nic_;
+  const std::unique_ptr<local::Hub> hub_;
+  const std::string path_reason_;
   const std::unique_ptr<Port> port_;
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<roce::Train>> trains_;
   std::vector<const roce::Train*> batch_;
   std::uint32_t train_datagrams_;  // what the port said last
   Instant turn_;  // the clock, read once per turn
+  unsigned turns_ = 0;
+  unsigned arrival_turn_ = 0;  // when something last came by the port
 
   std::mutex owner_;
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring

@@ -23,6 +23,7 @@ enum class DropReason : std::uint8_t {
   WrongState,      // queue pair does not listen in this state
   BadLength,       // payload against opcode or pad
   BadSyndrome,     // reserved AETH syndrome
+  WrongPath,       // queue pair and peer agreed on shared memory
   BadMad,          // C-18: management class, version or method
   Count
 };

@@ -83,6 +83,8 @@ std::string_view to_string(DropReason reason) {
       return "WrongAddress";
     case DropReason::BadPkey:
       return "BadPkey";
+    case DropReason::WrongPath:
+      return "WrongPath";
     case DropReason::WrongState:
       return "WrongState";
     case DropReason::BadLength:

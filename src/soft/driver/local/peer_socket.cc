@@ -116,6 +116,37 @@ Result<std::optional<Offer>> PeerSocket::take(std::span<const std::byte> bytes, 
   return std::optional<Offer>(Offer{*hello, std::move(came.front())});
 }
 
+Result<void> PeerSocket::send(verbena::local::Answer answer) {
+  std::array<std::byte, verbena::local::kAnswerBytes> bytes;
+  verbena::local::emit(answer, bytes);
+  if (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
+  return Error::from_errno(errno, "answer to a " + name());
+}
+
+Result<std::optional<verbena::local::Answer>> PeerSocket::try_receive_answer() {
+  std::array<std::byte, verbena::local::kAnswerBytes + 1> bytes;  // one more, so that a longer message shows
+  const ssize_t length = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (length < 0) {
+    if (errno == EAGAIN || errno == EINTR) return std::optional<verbena::local::Answer>();
+    return Error::from_errno(errno, "answer of a " + name());
+  }
+  if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
+  auto answer = verbena::local::parse_answer({bytes.data(), static_cast<std::size_t>(length)});
+  if (!answer) return Error{answer.error().code(), name() + ": " + answer.error().context()};
+  return std::optional<verbena::local::Answer>(*answer);
+}
+
+void PeerSocket::signal() {
+  const char one = 1;
+  [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void PeerSocket::take_signals() {
+  constexpr int kMost = 8;
+  char one;
+  for (int i = 0; i < kMost && ::recv(socket_.get(), &one, sizeof one, MSG_DONTWAIT) > 0; ++i) continue;
+}
+
 bool PeerSocket::has_hung_up() const {
   pollfd look{socket_.get(), POLLRDHUP, 0};
   return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;

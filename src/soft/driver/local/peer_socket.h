@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unix socket between two processes that share memory: it carries the hello with its descriptor, and while it
-// stands the peer lives. The kernel closes it however the peer ends.
+// The Unix socket between two processes that share memory: it carries the hello with its descriptor, the answer, then
+// signals; and while it stands the peer lives. The kernel closes it however the peer ends.
 #pragma once
 
 #include <sys/types.h>
@@ -33,6 +33,8 @@ class PeerSocket {
   static Result<PeerSocket> adopt(Descriptor socket);
 
   const PeerCredentials& peer() const { return peer_; }
+  // "local peer (process 17, user 1000)".
+  std::string name() const;
   // Readable when there is something to receive and when the peer is gone.
   int descriptor() const { return socket_.get(); }
 
@@ -41,12 +43,20 @@ class PeerSocket {
   // is no hello we can take), ResourceExhausted (no descriptor left for what came). With an error every descriptor that
   // came is closed.
   Result<std::optional<Offer>> try_receive();
+
+  Result<void> send(verbena::local::Answer answer);
+  // As above, for whoever sent the hello.
+  Result<std::optional<verbena::local::Answer>> try_receive_answer();
+
+  // Wakes a peer that sleeps on the socket. One that has signals unread needs no more; one that is gone none.
+  void signal();
+  // Takes signals, a few at most: more of them make the next poll return at once, nothing else.
+  void take_signals();
   // The peer closed its end, or its process ended: there is nobody who writes into shared memory any more.
   bool has_hung_up() const;
 
  private:
   PeerSocket(Descriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
-  std::string name() const;
   Result<std::optional<Offer>> take(std::span<const std::byte> bytes, std::vector<Descriptor> came, bool cut);
 
   Descriptor socket_;

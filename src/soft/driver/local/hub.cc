@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/local/hub.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace verbena::soft::local {
+
+using verbena::local::Answer;
+using verbena::local::Endpoint;
+using verbena::local::Hello;
+using verbena::local::layout_of;
+using verbena::local::Path;
+using verbena::local::RingConsumer;
+using verbena::local::RingMemory;
+using verbena::local::RingProducer;
+using verbena::local::SegmentLayout;
+using verbena::local::WakeMemory;
+
+namespace {
+
+constexpr unsigned kOnlyIndex = 0;
+constexpr std::size_t kLinesExplained = 32;
+
+std::string text_of(const Endpoint& endpoint) {
+  return endpoint.gid.to_string() + " queue pair " + std::to_string(endpoint.qpn.value());
+}
+
+const char* why(Answer answer) {
+  return answer == Answer::Unknown ? "the peer knows of no connection with this queue pair"
+                                   : "the peer goes by packets";
+}
+
+LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool opener) {
+  const SegmentLayout layout = layout_of(ring_capacity);
+  std::byte* const base = memory.data();
+  const RingMemory ours(base + (opener ? layout.opener_ring : layout.acceptor_ring), ring_capacity);
+  const RingMemory theirs(base + (opener ? layout.acceptor_ring : layout.opener_ring), ring_capacity);
+  const WakeMemory our_word(base + (opener ? layout.opener_wake : layout.acceptor_wake));
+  const WakeMemory their_word(base + (opener ? layout.acceptor_wake : layout.opener_wake));
+  return {{RingProducer(ours), RingConsumer(theirs)},
+          verbena::local::Sleeper(our_word),
+          verbena::local::Waker(their_word)};
+}
+
+Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
+  auto listener = offer({options.address, kOnlyIndex});
+  if (!listener) return std::move(listener).error();
+  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return Error::from_errno(errno, "epoll_create1");
+  return std::unique_ptr<Hub>(new Hub(options, std::move(*listener), std::move(epoll)));
+}
+
+Hub::Hub(const Options& options, Descriptor listener, Descriptor epoll)
+    : options_(options), listener_(std::move(listener)), epoll_(std::move(epoll)), reserve_(spare_descriptor()) {
+  watch(listener_.get(), kListener);
+}
+
+Hub::~Hub() {
+  if (nic_ != nullptr) nic_->set_paths(nullptr);
+}
+
+void Hub::serve(Nic& nic) {
+  nic_ = &nic;
+  nic.set_paths(this);
+}
+
+void Hub::watch(int descriptor, Id id) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.u64 = id;
+  const int done = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
+  VERBENA_ASSERT(done == 0 || errno == ENOMEM || errno == ENOSPC);
+}
+
+Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
+  const Id id = next_id_++;
+  watch(peer.descriptor(), id);
+  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}});
+  if (role != Role::Fresh) return id;
+  waiting_.insert(id);
+  if (waiting_.size() > kMostWaiting) drop(*waiting_.begin());
+  return id;
+}
+
+void Hub::drop(Id id) {
+  waiting_.erase(id);
+  sockets_.erase(id);
+}
+
+bool Hub::handle_events(Instant now, bool take_signals) {
+  std::array<epoll_event, 64> events;
+  constexpr int kMostRounds = 16;
+  bool any = false;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == kListener ? accept_all(now) : handle(now, event.data.u64, event.events, take_signals))
+        any = true;
+    }
+    if (count < static_cast<int>(events.size())) break;
+  }
+  return any;
+}
+
+bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
+  const auto found = sockets_.find(id);
+  if (found == sockets_.end()) return false;  // dropped by an event before it
+  Socket& socket = found->second;
+  switch (socket.role) {
+    case Role::Fresh:
+      return read_hello(now, id);
+    case Role::Held:  // its peer has no more to say before it was answered
+      drop(id);
+      return true;
+    case Role::Asked:
+      return hear_answer(now, id);
+    case Role::Attached:
+      if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.peer.descriptor(), nullptr);
+        hung_up_.push_back(id);
+        return true;
+      }
+      if (take_signals) socket.peer.take_signals();
+      return false;
+  }
+  return false;
+}
+
+void Hub::handle_hang_ups(Instant now) {
+  for (const Id id : std::exchange(hung_up_, {})) {
+    const auto found = sockets_.find(id);
+    if (found == sockets_.end()) continue;
+    const Qpn qpn = found->second.qpn;
+    entries_.at(qpn.value()).reason += ", which has ended or closed it";
+    nic_->handle_hang_up(now, qpn);
+  }
+}
+
+// ---- Asks of others.
+
+// With the last descriptor taken: one who waits is turned away, who then goes by packets.
+void Hub::turn_away() {
+  reserve_ = Descriptor();
+  static_cast<void>(accept_one(listener_.get()));
+  reserve_ = spare_descriptor();
+}
+
+bool Hub::accept_all(Instant now) {
+  constexpr int kMost = 256;
+  bool any = false;
+  for (int i = 0; i < kMost; ++i) {
+    auto socket = accept_one(listener_.get());
+    if (!socket) turn_away();
+    if (!socket || !*socket) return any;
+    any = true;
+    auto peer = PeerSocket::adopt(std::move(**socket));
+    if (!peer || peer->peer().uid != ::geteuid()) continue;
+    read_hello(now, add(std::move(*peer), Role::Fresh, Qpn{}, Segment()));
+  }
+  return any;
+}
+
+bool Hub::read_hello(Instant now, Id id) {
+  Socket& socket = sockets_.at(id);
+  auto offered = socket.peer.try_receive();
+  if (offered && !*offered) return false;
+  if (!offered || (**offered).hello.to.gid != options_.address) {
+    drop(id);
+    return true;
+  }
+  socket.hello = (**offered).hello;
+  socket.offered = std::move((**offered).segment);
+  socket.qpn = socket.hello.to.qpn;
+  judge(now, id);
+  return true;
+}
+
+// What is asked of a queue pair of ours, in whatever state it is.
+void Hub::judge(Instant now, Id id) {
+  Socket& socket = sockets_.at(id);
+  const Qpn qpn = socket.qpn;
+  const auto found = entries_.find(qpn.value());
+  std::optional<Answer> answer;
+  if (found != entries_.end())
+    answer = found->second.match.handle_ask(socket.hello.from);
+  else if (nic_->qp(qpn) == nullptr)
+    answer = Answer::Unknown;
+  if (!answer) {
+    socket.role = Role::Held;
+    return;
+  }
+  if (*answer == Answer::Accept) {
+    Entry& entry = found->second;
+    drop(std::exchange(entry.socket, kNone));
+    if (map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
+    entry.match.give_up();
+    go_by_packets(now, qpn, entry, "the peer's memory could not be mapped");
+    answer = Answer::Roce;
+  }
+  static_cast<void>(socket.peer.send(*answer));  // one that is gone needs none
+  drop(id);
+}
+
+bool Hub::map_offered(Socket& socket) {
+  auto segment = Segment::accept(std::move(socket.offered), layout_of(socket.hello.ring_capacity).bytes);
+  if (!segment) return false;
+  segment->close_descriptor();
+  socket.segment = std::move(*segment);
+  return true;
+}
+
+// Asks that wait for this queue pair: it is another now, or gone.
+void Hub::judge_held(Instant now, Qpn qpn) {
+  std::vector<Id> held;
+  for (const Id id : waiting_)
+    if (const Socket& socket = sockets_.at(id); socket.role == Role::Held && socket.qpn == qpn) held.push_back(id);
+  for (const Id id : held) judge(now, id);
+}
+
+// ---- Queue pairs of ours.
+
+Result<void> Hub::enter(Instant now, const Endpoint& self, const Endpoint& peer) {
+  Entry& entry = entries_[self.qpn.value()];
+  entry = Entry();
+  entry.peer = peer;
+  entry.match.enter(self, peer);
+  ++undecided_;
+  entering_ = self.qpn;
+  if (entry.match.path() == Path::Roce) go_by_packets(now, self.qpn, entry, "it is its own peer");
+  accept_all(now);  // what was asked before counts before an ask of our own
+  judge_held(now, self.qpn);
+  if (entry.match.must_ask()) ask(now, entry, self);
+  entering_.reset();
+  if (!options_.required || entry.match.path() != Path::Roce) return {};
+  return Error{ErrorCode::NotSupported, "no shared memory with " + text_of(peer) + ": " + entry.reason +
+                                            ", and path=local was asked for"};
+}
+
+void Hub::ask(Instant now, Entry& entry, const Endpoint& self) {
+  auto id = try_ask(entry, self);
+  if (id) {
+    entry.socket = *id;
+    entry.match.handle_asked();
+    entry.reason = "asked the peer for shared memory, which has not answered yet";
+    return;
+  }
+  entry.match.give_up();
+  go_by_packets(now, self.qpn, entry, id.error().context());
+}
+
+Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
+  auto reached = reach({entry.peer.gid, kOnlyIndex});
+  if (!reached) return std::move(reached).error();
+  if (!*reached) return Error{ErrorCode::NotFound, "nobody offers shared memory for that address on this host"};
+  PeerSocket& peer = **reached;
+  if (peer.peer().uid != ::geteuid())
+    return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
+  auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
+  if (!segment) return std::move(segment).error();
+  const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
+  if (!sent) return sent.error();
+  segment->close_descriptor();
+  return add(std::move(peer), Role::Asked, self.qpn, std::move(*segment));
+}
+
+bool Hub::hear_answer(Instant now, Id id) {
+  Socket& socket = sockets_.at(id);
+  const Qpn qpn = socket.qpn;
+  Entry& entry = entries_.at(qpn.value());
+  auto answer = socket.peer.try_receive_answer();
+  if (answer && !*answer) return false;
+  if (answer) {
+    entry.match.handle_answer(**answer);
+    if (entry.match.path() == Path::Local) {
+      attach(now, qpn, entry, id, options_.ring_capacity, true);
+      return true;
+    }
+  } else {
+    entry.match.give_up();
+  }
+  entry.socket = kNone;
+  drop(id);
+  if (entry.match.path() == Path::Roce)
+    go_by_packets(now, qpn, entry, answer ? why(**answer) : answer.error().context());
+  return true;
+}
+
+void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener) {
+  Socket& socket = sockets_.at(id);
+  socket.role = Role::Attached;
+  waiting_.erase(id);
+  entry.socket = id;
+  entry.reason = "shared memory with " + socket.peer.name();
+  --undecided_;
+  nic_->use_local(now, qpn, link_of(socket.segment.memory(), ring_capacity, opener));
+  if (!opener) static_cast<void>(socket.peer.send(Answer::Accept));  // one that is gone hangs up
+}
+
+// The match says so already.
+void Hub::go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason) {
+  entry.reason = std::move(reason);
+  --undecided_;
+  if (!options_.required) return nic_->use_roce(now, qpn);
+  if (entering_ != qpn) nic_->refuse_path(qpn);  // which leaves
+}
+
+void Hub::handle_packet(Instant now, Qpn qpn) {
+  Entry& entry = entries_.at(qpn.value());
+  drop(std::exchange(entry.socket, kNone));
+  entry.match.handle_packet();
+  go_by_packets(now, qpn, entry, "a packet of the peer's came first");
+}
+
+void Hub::leave(Qpn qpn, bool destroyed) {
+  if (const auto found = entries_.find(qpn.value()); found != entries_.end()) {
+    if (found->second.match.path() == Path::Undecided) --undecided_;
+    drop(found->second.socket);
+    entries_.erase(found);
+  }
+  if (!destroyed) return;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const Id id = *next++;
+    Socket& socket = sockets_.at(id);
+    if (socket.role != Role::Held || socket.qpn != qpn) continue;
+    static_cast<void>(socket.peer.send(Answer::Unknown));
+    drop(id);
+  }
+}
+
+void Hub::wake_peer(Qpn qpn) { sockets_.at(entries_.at(qpn.value()).socket).peer.signal(); }
+
+std::vector<std::string> Hub::explain() const {
+  std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
+                                 MeetingPoint{options_.address, kOnlyIndex}.name()};
+  std::map<std::uint32_t, const Entry*> in_order;
+  for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);
+  for (const auto& [qpn, entry] : in_order) {
+    if (lines.size() > kLinesExplained) {
+      lines.push_back("... and " + std::to_string(entries_.size() + 1 - lines.size()) + " queue pairs more");
+      break;
+    }
+    const Path path = entry->match.path();
+    lines.push_back("queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " +
+                    (path == Path::Roce ? "RoCE, because " + entry->reason : entry->reason));
+  }
+  return lines;
+}
+
+}  // namespace verbena::soft::local

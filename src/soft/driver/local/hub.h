@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The paths of a device through memory shared with other processes of this host: offers and asks, segments, the socket
+// of each connection, signals to those that sleep.
+//
+// Everything a peer can make it hold is bounded: kMostWaiting sockets that are not decided yet, of which the oldest
+// goes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "soft/driver/descriptor.h"
+#include "soft/driver/local/meeting_point.h"
+#include "soft/driver/local/peer_socket.h"
+#include "soft/driver/local/segment.h"
+#include "soft/local/match.h"
+#include "soft/nic.h"
+
+namespace verbena::soft::local {
+
+// The device's owner alone calls it, but for fd().
+class Hub final : public Paths {
+ public:
+  static constexpr std::uint32_t kRingCapacity = 32 * 1024;
+  static constexpr std::size_t kMostWaiting = 1024;
+
+  struct Options {
+    Gid address;
+    bool required = false;  // queue pairs that find no memory to share get no path at all
+    std::uint32_t ring_capacity = kRingCapacity;
+  };
+  // Offers from now on. Errors: AddressInUse (somebody else offers for that address), those of the system.
+  static Result<std::unique_ptr<Hub>> open(const Options& options);
+  ~Hub() override;
+
+  // Before anything else; `nic` outlives the hub.
+  void serve(Nic& nic);
+  // Readable when handle_events() would find something, or a peer signalled.
+  int fd() const { return epoll_.get(); }
+  // Takes what came: asks, answers, hang-ups. True when there was anything. Signals are taken by who woke up from a
+  // sleep on fd() only: others would take them from who still sleeps.
+  bool handle_events(Instant now, bool take_signals);
+  bool any_undecided() const { return undecided_ != 0; }
+  // A queue pair whose peer has gone is told at the next call; look first for what the peer sent by the network before.
+  bool any_hung_up() const { return !hung_up_.empty(); }
+  void handle_hang_ups(Instant now);
+  std::vector<std::string> explain() const;
+
+  Result<void> enter(Instant now, const verbena::local::Endpoint& self, const verbena::local::Endpoint& peer) override;
+  void handle_packet(Instant now, Qpn qpn) override;
+  void leave(Qpn qpn, bool destroyed) override;
+  void wake_peer(Qpn qpn) override;
+
+ private:
+  using Id = std::uint64_t;
+  static constexpr Id kListener = 0;
+  static constexpr Id kNone = 0;
+
+  enum class Role { Fresh, Held, Asked, Attached };
+  struct Socket {
+    PeerSocket peer;
+    Role role = Role::Fresh;
+    Qpn qpn{};  // ours, but of a fresh one
+    Segment segment{};
+    verbena::local::Hello hello{};  // held
+    Descriptor offered{};           // held: the peer's segment
+  };
+  // A queue pair of ours in RTR or later.
+  struct Entry {
+    verbena::local::Match match{};
+    verbena::local::Endpoint peer{};
+    Id socket = kNone;     // of our ask, or of the shared memory
+    std::string reason{};  // of its path
+  };
+
+  Hub(const Options& options, Descriptor listener, Descriptor epoll);
+  void watch(int descriptor, Id id);
+  Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
+  void drop(Id id);
+  bool accept_all(Instant now);
+  bool handle(Instant now, Id id, std::uint32_t events, bool take_signals);
+  bool read_hello(Instant now, Id id);
+  void judge_held(Instant now, Qpn qpn);
+  void judge(Instant now, Id id);
+  bool map_offered(Socket& socket);
+  void turn_away();
+  void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
+  Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
+  bool hear_answer(Instant now, Id id);
+  void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
+  void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
+
+  const Options options_;
+  const Descriptor listener_;
+  const Descriptor epoll_;
+  Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
+  Nic* nic_ = nullptr;
+  std::optional<Qpn> entering_;  // its refusal is an error of enter()
+  std::map<Id, Socket> sockets_;
+  std::set<Id> waiting_;  // fresh and held ones, oldest first
+  std::unordered_map<std::uint32_t, Entry> entries_;
+  std::vector<Id> hung_up_;
+  std::size_t undecided_ = 0;
+  Id next_id_ = 1;
+};
+
+}  // namespace verbena::soft::local

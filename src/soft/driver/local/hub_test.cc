@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/local/hub.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <cstring>
+
+#include "soft/driver/local/test_process.h"
+
+namespace verbena::soft::local {
+namespace {
+
+using ::testing::HasSubstr;
+using verbena::local::Answer;
+using verbena::local::Endpoint;
+using verbena::local::Hello;
+using verbena::local::layout_of;
+
+// Addresses of this process alone: what is offered is visible to the whole network namespace.
+Gid address(std::uint8_t number) {
+  Gid gid;
+  gid.bytes[0] = 0xfd;
+  const pid_t pid = ::getpid();
+  std::memcpy(&gid.bytes[4], &pid, sizeof pid);
+  gid.bytes[15] = number;
+  return gid;
+}
+
+// A device with one queue pair, without a network.
+struct Side {
+  explicit Side(std::uint8_t number, bool required = false) : random(number), nic(config(number), random) {
+    auto opened = Hub::open({.address = nic.config().address, .required = required});
+    EXPECT_TRUE(opened) << opened.error().to_string();
+    hub = std::move(*opened);
+    hub->serve(nic);
+    pd = *nic.create_pd();
+    cq = *nic.create_cq(64);
+    region = *nic.register_memory(pd, memory.data(), memory.size(), 0x10000, Access::All);
+    Nic::QpInit init;
+    init.pd = pd;
+    init.send_cq = init.receive_cq = cq;
+    qp = *nic.create_qp(init);
+    QueuePairAttributes a;
+    a.state = QueuePairState::Init;
+    a.access = Access::All;
+    using M = AttributeMask;
+    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
+  }
+  static NicConfig config(std::uint8_t number) {
+    NicConfig config;
+    config.address = address(number);
+    return config;
+  }
+
+  Endpoint endpoint() const { return {nic.config().address, qp.qpn}; }
+  Result<void> to_rtr(const Endpoint& peer) {
+    using M = AttributeMask;
+    QueuePairAttributes a;
+    a.state = QueuePairState::Rtr;
+    a.address.destination = peer.gid;
+    a.destination = peer.qpn;
+    a.path_mtu = 1024;
+    a.max_dest_rd_atomic = 4;
+    a.min_rnr_timer = 1;
+    return nic.modify_qp(now, qp.qpn, a,
+                         M::State | M::Address | M::PathMtu | M::DestinationQpn | M::RqPsn | M::MaxDestRdAtomic |
+                             M::MinRnrTimer);
+  }
+  void to_rts(std::uint8_t timeout = 14) {
+    using M = AttributeMask;
+    QueuePairAttributes a;
+    a.state = QueuePairState::Rts;
+    a.max_rd_atomic = 4;
+    a.timeout = timeout;
+    a.retry_count = 1;
+    a.rnr_retry = 7;
+    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a,
+                              M::State | M::SqPsn | M::MaxRdAtomic | M::RetryCount | M::RnrRetry | M::Timeout));
+  }
+  void to(QueuePairState state) {
+    QueuePairAttributes a;
+    a.state = state;
+    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a, AttributeMask::State));
+  }
+  void connect(const Endpoint& peer) {
+    EXPECT_TRUE(to_rtr(peer));
+    to_rts();
+  }
+
+  void turn() {
+    hub->handle_events(now, true);
+    hub->handle_hang_ups(now);
+    nic.handle_records(now);
+    nic.handle_doorbells(now);
+    if (nic.next_deadline() <= now) nic.handle_timeout(now);
+    while (nic.emit_records(now)) continue;
+    nic.check_invariants();
+  }
+  void write(std::uint64_t id, const Side& to, std::uint32_t bytes) {
+    const ScatterGather from{0x10000, bytes, region.lkey};
+    SendRequest request;
+    request.id = id;
+    request.opcode = SendOpcode::RdmaWrite;
+    request.flags = SendFlags::Signaled;
+    request.local = {&from, 1};
+    request.remote_address = 0x10000;
+    request.rkey = to.region.rkey;
+    EXPECT_EQ(qp.queues->post_send({&request, 1}).posted, 1u);
+    nic.ring_doorbell(*qp.queues);
+  }
+  std::vector<Completion> completions() {
+    std::array<Completion, 16> some;
+    const std::size_t count = nic.cq(cq)->poll(some);
+    return {some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+  std::string explained() const {
+    std::string text;
+    for (const std::string& line : hub->explain()) text += line + "\n";
+    return text;
+  }
+  bool on_rings() const { return explained().find(": shared memory with") != std::string::npos; }
+  bool on_packets() const { return explained().find(": RoCE, because") != std::string::npos; }
+
+  Instant now{1'000'000};
+  SeededRandom random;
+  Nic nic;
+  std::unique_ptr<Hub> hub;
+  core::PdId pd;
+  core::CqId cq;
+  std::array<std::byte, 4096> memory{};
+  core::MemoryRegion region;
+  Nic::CreatedQp qp;
+};
+
+// A peer that is a socket and no more.
+struct Stranger {
+  static PeerSocket reach_or_die(const Gid& gid) {
+    auto reached = reach({gid, 0});
+    EXPECT_TRUE(reached && *reached);
+    return std::move(**reached);
+  }
+  Stranger(const Side& side, const Endpoint& from, const Endpoint& to)
+      : socket(reach_or_die(side.nic.config().address)), segment(*Segment::create(layout_of(4096).bytes)) {
+    EXPECT_TRUE(socket.send(Hello{4096, from, to}, segment.descriptor()));
+  }
+  std::optional<Answer> answer() {
+    auto answer = socket.try_receive_answer();
+    return answer ? *answer : std::nullopt;
+  }
+  PeerSocket socket;
+  Segment segment;
+};
+
+TEST(Hub, queue_pairs_of_one_host_share_memory_whoever_comes_first) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  EXPECT_THAT(a.explained(), HasSubstr("has not answered yet"));
+  b.connect(a.endpoint());
+  EXPECT_TRUE(b.on_rings()) << b.explained();
+  a.turn();
+  EXPECT_TRUE(a.on_rings()) << a.explained();
+  EXPECT_FALSE(a.hub->any_undecided() || b.hub->any_undecided());
+  std::memset(a.memory.data(), 7, 100);
+  a.write(1, b, 100);
+  a.turn(), b.turn(), b.turn(), a.turn();
+  const auto done = a.completions();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status, CompletionStatus::Success);
+  EXPECT_EQ(std::memcmp(b.memory.data(), a.memory.data(), 100), 0);
+}
+
+TEST(Hub, what_is_posted_before_the_peer_answers_waits) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  a.write(1, b, 8);
+  a.turn();
+  EXPECT_TRUE(a.completions().empty());
+  b.connect(a.endpoint());
+  for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  ASSERT_EQ(a.completions().size(), 1u);
+}
+
+TEST(Hub, what_waits_for_a_peer_that_never_answers_ends_as_a_silent_one) {
+  Side a(1), b(2);  // b's queue pair stays where it is
+  a.connect(b.endpoint());
+  a.write(1, b, 8);
+  a.turn();
+  a.now = a.nic.next_deadline();
+  a.turn();
+  const auto done = a.completions();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status, CompletionStatus::RetryExceeded);
+  EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+  EXPECT_FALSE(a.hub->any_undecided());
+}
+
+TEST(Hub, where_nobody_offers_packets_go) {
+  Side a(1);
+  a.connect({address(9), Qpn{77}});
+  EXPECT_THAT(a.explained(), HasSubstr("RoCE, because nobody offers shared memory"));
+  EXPECT_FALSE(a.hub->any_undecided());
+}
+
+TEST(Hub, memory_that_is_required_and_not_offered_is_an_error_of_the_step_to_rtr) {
+  Side a(1, true);
+  const auto entered = a.to_rtr({address(9), Qpn{77}});
+  ASSERT_FALSE(entered);
+  EXPECT_EQ(entered.error().code(), ErrorCode::NotSupported);
+  EXPECT_THAT(entered.error().to_string(), HasSubstr("nobody offers shared memory"));
+  EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+}
+
+TEST(Hub, memory_that_is_required_and_refused_puts_the_queue_pair_into_error) {
+  Side a(1, true), b(2);
+  a.connect({b.endpoint().gid, Qpn{77}});
+  b.turn(), a.turn();
+  EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+}
+
+TEST(Hub, an_unknown_queue_pair_and_a_stranger_are_refused) {
+  Side a(1), b(2);
+  const Endpoint stranger{address(3), Qpn{50}};
+  Stranger nowhere(a, stranger, {a.endpoint().gid, Qpn{a.qp.qpn.value() ^ 1}});
+  a.turn();
+  EXPECT_EQ(nowhere.answer(), Answer::Unknown);
+  Stranger early(a, stranger, a.endpoint());
+  a.turn();
+  EXPECT_EQ(early.answer(), std::nullopt);  // held: it may be the peer yet
+  a.connect(b.endpoint());
+  EXPECT_EQ(early.answer(), Answer::Unknown);
+  EXPECT_TRUE(a.hub->any_undecided());
+}
+
+TEST(Hub, a_held_ask_for_a_queue_pair_that_is_destroyed_is_refused) {
+  Side a(1);
+  Stranger early(a, {address(3), Qpn{50}}, a.endpoint());
+  a.turn();
+  EXPECT_TRUE(a.nic.destroy_qp(a.qp.qpn));
+  EXPECT_EQ(early.answer(), Answer::Unknown);
+}
+
+TEST(Hub, asks_that_cross_leave_that_of_the_lower) {
+  for (const std::uint8_t number : {std::uint8_t{1}, std::uint8_t{9}}) {
+    Side side(number);
+    const Endpoint peer{address(5), Qpn{50}};
+    auto peer_listens = offer({peer.gid, 0});
+    ASSERT_TRUE(peer_listens);
+    side.connect(peer);
+    Stranger crossing(side, peer, side.endpoint());
+    side.turn();
+    EXPECT_EQ(crossing.answer(), side.endpoint() < peer ? Answer::Crossed : Answer::Accept);
+    EXPECT_EQ(side.on_rings(), peer < side.endpoint());
+  }
+}
+
+TEST(Hub, who_goes_by_packets_says_so_to_every_ask) {
+  Side a(1);
+  const Endpoint peer{address(5), Qpn{50}};
+  a.connect(peer);  // where nobody offers
+  Stranger late(a, peer, a.endpoint());
+  a.turn();
+  EXPECT_EQ(late.answer(), Answer::Roce);
+}
+
+TEST(Hub, a_refusal_and_a_peer_that_ends_mean_packets) {
+  Side a(1);
+  const Endpoint peer{address(5), Qpn{50}};
+  auto listener = offer({peer.gid, 0});
+  ASSERT_TRUE(listener);
+  for (const bool answers : {true, false}) {
+    a.connect(peer);
+    {
+      auto asked = accept_one(listener->get());
+      ASSERT_TRUE(asked && *asked);
+      auto socket = PeerSocket::adopt(std::move(**asked));
+      ASSERT_TRUE(socket);
+      if (answers) {
+        EXPECT_TRUE(socket->send(Answer::Roce));
+      }
+    }
+    EXPECT_FALSE(a.on_packets());
+    a.turn();
+    EXPECT_TRUE(a.on_packets()) << a.explained();
+    a.to(QueuePairState::Reset);
+    QueuePairAttributes again;
+    again.state = QueuePairState::Init;
+    using M = AttributeMask;
+    EXPECT_TRUE(a.nic.modify_qp(a.now, a.qp.qpn, again, M::State | M::PkeyIndex | M::Port | M::Access));
+  }
+}
+
+TEST(Hub, a_peer_that_goes_ends_what_is_outstanding) {
+  Side a(1);
+  auto b = std::make_unique<Side>(2);
+  a.connect(b->endpoint());
+  b->connect(a.endpoint());
+  a.turn();
+  a.write(1, *b, 8);
+  a.turn();
+  b.reset();
+  a.turn();
+  const auto done = a.completions();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status, CompletionStatus::RetryExceeded);
+  EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+}
+
+TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {
+  for (const QueuePairState state : {QueuePairState::Error, QueuePairState::Reset}) {
+    Side a(1), b(2);
+    a.connect(b.endpoint());
+    b.connect(a.endpoint());
+    a.turn();
+    a.to(state);
+    a.turn();
+    EXPECT_FALSE(a.on_rings());
+    EXPECT_TRUE(b.hub->handle_events(b.now, false));
+    EXPECT_TRUE(b.hub->any_hung_up());
+    b.turn();
+  }
+}
+
+TEST(Hub, one_address_is_offered_once) {
+  Side a(1);
+  const auto second = Hub::open({.address = a.nic.config().address});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), ErrorCode::AddressInUse);
+}
+
+TEST(Hub, what_is_no_hello_is_turned_away) {
+  Side a(1);
+  PeerSocket socket = Stranger::reach_or_die(a.endpoint().gid);
+  EXPECT_TRUE(socket.send(Answer::Accept));
+  a.turn();
+  EXPECT_TRUE(socket.has_hung_up());
+  Stranger elsewhere(a, {address(3), Qpn{50}}, {address(4), a.qp.qpn});
+  a.turn();
+  EXPECT_TRUE(elsewhere.socket.has_hung_up());
+}
+
+TEST(Hub, of_those_who_wait_too_long_the_oldest_goes) {
+  Side a(1);
+  Stranger first(a, {address(3), Qpn{50}}, a.endpoint());
+  a.turn();
+  std::vector<PeerSocket> many;
+  for (std::size_t i = 0; i < Hub::kMostWaiting; ++i) {
+    auto reached = reach({a.endpoint().gid, 0});
+    if (!reached || !*reached) GTEST_SKIP() << "too few descriptors here";
+    many.push_back(std::move(**reached));
+    a.hub->handle_events(a.now, false);
+  }
+  EXPECT_TRUE(first.socket.has_hung_up());
+  EXPECT_FALSE(many.back().has_hung_up());
+}
+
+TEST(Hub, who_sleeps_is_signalled_once_and_who_is_awake_not_at_all) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  b.connect(a.endpoint());
+  a.turn(), b.turn();
+  b.nic.withdraw_sleep();
+  const auto signalled = [&] {
+    pollfd look{b.hub->fd(), POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
+  };
+  b.hub->handle_events(b.now, true);
+  a.write(1, b, 8);
+  a.turn();
+  EXPECT_FALSE(signalled());
+  b.turn(), b.turn(), a.turn();
+  b.nic.announce_sleep();
+  a.write(2, b, 8);
+  a.turn();
+  EXPECT_TRUE(signalled());
+  b.hub->handle_events(b.now, true);
+  EXPECT_FALSE(signalled());
+  b.nic.withdraw_sleep();
+}
+
+}  // namespace
+}  // namespace verbena::soft::local

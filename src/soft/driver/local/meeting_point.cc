@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/local/meeting_point.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace verbena::soft::local {
+
+namespace {
+
+constexpr int kBacklog = 4096;  // the system's limit is net.core.somaxconn
+
+struct Address {
+  sockaddr_un un{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
+};
+
+Address address_of(const MeetingPoint& point) {
+  Address address;
+  address.un.sun_family = AF_UNIX;
+  const std::string name = point.name();
+  std::memcpy(address.un.sun_path, name.data(), name.size());
+  address.un.sun_path[0] = '\0';
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return address;
+}
+
+Result<Descriptor> open_socket(const MeetingPoint& point) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return Error::from_errno(errno, "socket for " + point.name());
+  return socket;
+}
+
+}  // namespace
+
+std::string MeetingPoint::name() const {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "@verbena/";
+  for (const std::uint8_t byte : gid.bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text + "/" + std::to_string(index);
+}
+
+Result<Descriptor> offer(const MeetingPoint& point) {
+  auto socket = open_socket(point);
+  if (!socket) return socket;
+  const Address address = address_of(point);
+  if (::bind(socket->get(), address.get(), address.size) != 0)
+    return Error::from_errno(errno, "bind of the Unix socket " + point.name());
+  if (::listen(socket->get(), kBacklog) != 0)
+    return Error::from_errno(errno, "listen at the Unix socket " + point.name());
+  return socket;
+}
+
+Result<std::optional<Descriptor>> accept_one(int listener) {
+  const int socket = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (socket >= 0) return std::optional<Descriptor>(Descriptor(socket));
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+    return Error{ErrorCode::ResourceExhausted, "accept of a local peer", errno, ErrorDomain::Errno};
+  return std::optional<Descriptor>();
+}
+
+Result<std::optional<PeerSocket>> reach(const MeetingPoint& point) {
+  auto socket = open_socket(point);
+  if (!socket) return std::move(socket).error();
+  const Address address = address_of(point);
+  if (::connect(socket->get(), address.get(), address.size) != 0) {
+    if (errno == ECONNREFUSED) return std::optional<PeerSocket>();
+    if (errno == EAGAIN)
+      return Error{ErrorCode::ResourceExhausted, "too many wait at " + point.name(), errno, ErrorDomain::Errno};
+    return Error::from_errno(errno, "connect to the Unix socket " + point.name());
+  }
+  auto peer = PeerSocket::adopt(std::move(*socket));
+  if (!peer) return std::move(peer).error();
+  return std::optional<PeerSocket>(std::move(*peer));
+}
+
+}  // namespace verbena::soft::local

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queue pairs whose peer may be on this host: from RTR on undecided, then by packets as all others, or by rings.
+//
+// The wake words are memory of another process too, as the rings are: what touches them runs under the fault guard.
+#include <cerrno>
+
+#include "base/assert.h"
+#include "base/fault_guard.h"
+#include "soft/core/retries.h"
+#include "soft/nic_qp.h"
+
+namespace verbena::soft {
+
+using verbena::local::Path;
+
+namespace {
+
+constexpr Duration kLongestWaitForRoom = Duration::milliseconds(1);
+
+Error no_path(const Error& error) {
+  return {error.code(), "modify queue pair to RTR: " + error.context() + "; it is in ERR now", EHOSTUNREACH,
+          ErrorDomain::Errno};
+}
+
+}  // namespace
+
+// After its attributes changed, with somebody there to choose.
+Result<void> Nic::follow_state(Instant now, Qp& qp, QueuePairState before) {
+  const QueuePairState state = qp.state();
+  if (state == QueuePairState::Reset) {
+    leave_path(qp, false);
+    return {};
+  }
+  if (qp.local != nullptr) qp.local->transport.handle_state(before);
+  if (state == QueuePairState::Error) leave_undecided(qp);
+  if (state != QueuePairState::Rtr || before == QueuePairState::Rtr) return {};
+  qp.local = std::make_unique<Qp::Local>(qp, config_.local, memory_, counters_, random_);
+  qp.local->transport.handle_state(before);
+  qp.path = Path::Undecided;
+  const QueuePairAttributes& a = qp.attributes();
+  const auto entered = paths_->enter(now, {config_.address, qp.qpn()}, {a.address.destination, a.destination});
+  if (entered) return {};
+  qp.enter_error(std::nullopt);
+  leave_undecided(qp);
+  return no_path(entered.error());
+}
+
+void Nic::use_roce(Instant now, Qpn qpn) {
+  Qp* const qp = find(qpn);
+  VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
+  qp->path = Path::Roce;
+  qp->local.reset();
+  schedule(now, *qp);
+}
+
+void Nic::use_local(Instant now, Qpn qpn, const LocalLink& link) {
+  Qp* const qp = find(qpn);
+  VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
+  qp->path = Path::Local;
+  qp->local->link.emplace(link);
+  ++attached_;
+  append(kAttached, *qp);
+  qp->local->transport.attach(now, link.channel);
+  // Somebody may be asleep already.
+  touch_words(*qp, [&] { qp->local->link->sleeper.announce(); });
+  schedule(now, *qp);
+}
+
+void Nic::refuse_path(Qpn qpn) {
+  Qp* const qp = find(qpn);
+  VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
+  fail(*qp, AsyncEventType::QpFatal);
+}
+
+void Nic::handle_hang_up(Instant now, Qpn qpn) {
+  Qp* const qp = find(qpn);
+  if (qp == nullptr || qp->local == nullptr || !qp->local->link) return;
+  qp->local->transport.handle_hang_up(now);
+  schedule(now, *qp);
+  settle_broken_queues(now);
+}
+
+// The device puts it into ERR.
+void Nic::fail(Qp& qp, AsyncEventType event) {
+  if (qp.path == Path::Local) return qp.local->transport.fail(event);
+  qp.transport.fail(event);
+  leave_undecided(qp);
+}
+
+void Nic::leave_undecided(Qp& qp) {
+  if (qp.path != Path::Undecided) return;
+  qp.path = Path::Roce;
+  qp.local.reset();
+  paths_->leave(qp.qpn(), false);
+}
+
+// Lets go of the shared memory. The transport stays, for what is posted in ERR.
+void Nic::let_go(Qp& qp) {
+  if (qp.local == nullptr || !qp.local->link) return;
+  qp.local->transport.detach();
+  qp.local->link.reset();
+  --attached_;
+  for (const ListKind kind : {kAttached, kLocalReady, kToWake}) remove(kind, qp);
+}
+
+void Nic::leave_path(Qp& qp, bool destroyed) {
+  let_go(qp);
+  qp.path = Path::Roce;
+  qp.local.reset();
+  if (paths_ != nullptr) paths_->leave(qp.qpn(), destroyed);
+}
+
+// Without them it would sleep, or its peer would.
+template <class F>
+void Nic::touch_words(Qp& qp, F&& touch) {
+  if (fault_guard::run(touch)) return;
+  ++counters_.memory_faults;
+  qp.local->transport.fail(AsyncEventType::QpFatal);
+  let_go(qp);
+  paths_->leave(qp.qpn(), false);
+}
+
+// schedule() of a queue pair that does not go by packets.
+void Nic::schedule_local(Instant now, Qp& qp) {
+  Qp::Local& local = *qp.local;
+  if (qp.path == Path::Undecided) {
+    const QueuePairAttributes& a = qp.attributes();
+    // What waits for the peer's word counts as sent.
+    if (local.waits_until.is_never() && a.timeout != 0 && qp.state() == QueuePairState::Rts &&
+        qp.send_queue().posted() != qp.send_queue().retired())
+      local.waits_until = now + core::ack_timeout(a.timeout) * (a.retry_count + 1);
+    return look_again(qp, local.waits_until);
+  }
+  if (!local.link) return;
+  if (local.transport.finished()) {
+    let_go(qp);
+    paths_->leave(qp.qpn(), false);
+    return;
+  }
+  if (local.transport.ready(now)) append(kLocalReady, qp);
+  const Instant at = local.transport.deadline();
+  if (at > now) return look_again(qp, at);
+  // What is due leaves with what is ready; or it waits for room, of which the peer tells.
+  if (!qp.hooks[kLocalReady].linked) look_again(qp, now + kLongestWaitForRoom);
+}
+
+void Nic::handle_local_timeout(Instant now, Qp& qp) {
+  if (qp.path == Path::Local) return qp.local->transport.handle_timeout(now);
+  if (qp.local->waits_until > now || qp.state() != QueuePairState::Rts) return;
+  ++counters_.retry_exceeded_err;
+  qp.complete_oldest_send(CompletionStatus::RetryExceeded, 0);
+  qp.enter_error(std::nullopt);
+  leave_undecided(qp);
+}
+
+bool Nic::handle_records(Instant now) {
+  bool any = false;
+  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kAttached].next;
+    if (qp->local->transport.handle_records(now)) {
+      any = true;
+      append(kToWake, *qp);  // it may wait for room
+    }
+    schedule_local(now, *qp);
+    qp = next;
+  }
+  if (any) settle_broken_queues(now);
+  return any;
+}
+
+bool Nic::emit_records(Instant now) {
+  bool any = false;
+  const Qp* const last = lists_[kLocalReady].last;
+  for (bool more = last != nullptr; more;) {
+    Qp* const qp = lists_[kLocalReady].first;
+    remove(kLocalReady, *qp);
+    more = qp != last;
+    if (qp->local->transport.emit(now)) {
+      any = true;
+      append(kToWake, *qp);
+    }
+    schedule_local(now, *qp);
+  }
+  if (lists_[kToWake].first != nullptr) wake_peers();
+  if (any) settle_broken_queues(now);
+  return any;
+}
+
+void Nic::wake_peers() {
+  while (Qp* const qp = lists_[kToWake].first) {
+    remove(kToWake, *qp);
+    bool asleep = false;
+    touch_words(*qp, [&] { asleep = qp->local->link->waker.must_wake(); });
+    if (asleep) paths_->wake_peer(qp->qpn());
+  }
+}
+
+void Nic::announce_sleep() {
+  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kAttached].next;
+    touch_words(*qp, [&] { qp->local->link->sleeper.announce(); });
+    qp = next;
+  }
+}
+
+void Nic::withdraw_sleep() {
+  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kAttached].next;
+    touch_words(*qp, [&] { qp->local->link->sleeper.withdraw(); });
+    qp = next;
+  }
+}
+
+}  // namespace verbena::soft

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What chooses, for each queue pair of a device, between packets and memory shared with its peer; the driver's. Without
+// one all go by packets. The device's owner calls it, and it calls the device from inside.
+#pragma once
+
+#include "soft/local/hello.h"
+#include "soft/local/transport.h"
+#include "soft/local/wake.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+
+namespace verbena::soft {
+
+// The memory of one connection: its rings, and the two wake words.
+struct LocalLink {
+  verbena::local::Channel channel;
+  verbena::local::Sleeper sleeper;  // ours
+  verbena::local::Waker waker;      // of the peer
+};
+
+class Paths {
+ public:
+  virtual ~Paths() = default;
+  // It entered RTR, and its posts wait until Nic::use_roce() or use_local(), now or later. Errors: there is no path it
+  // may take.
+  virtual Result<void> enter(Instant now, const verbena::local::Endpoint& self,
+                             const verbena::local::Endpoint& peer) = 0;
+  // A packet of the peer's came before the path was decided: Nic::use_roce() follows.
+  virtual void handle_packet(Instant now, Qpn qpn) = 0;
+  // It is in ERR, reset or destroyed, and uses no shared memory any more.
+  virtual void leave(Qpn qpn, bool destroyed) = 0;
+  // The peer sleeps, and there is something for it.
+  virtual void wake_peer(Qpn qpn) = 0;
+};
+
+}  // namespace verbena::soft
