@@ -64,12 +64,19 @@ void add_device_flags(CLI::App& command, DeviceFlags& flags) {
   command.add_option("--device", flags.device, "Name or IP address of the local device; see `verbena devices`")
       ->type_name("ADDRESS");
   command.add_option("--pcap", flags.pcap, "Write every packet to this file, for Wireshark")->type_name("FILE");
+  command
+      .add_option("--path", flags.path,
+                  "What connections within this host go by: shared memory (local), packets (roce, the default), or "
+                  "memory where both ends may (auto)")
+      ->type_name("PATH")
+      ->check(CLI::IsMember({"auto", "roce", "local"}));
 }
 
 Result<Device> open_device(const DeviceFlags& flags) {
   OpenOptions options;
   options.device = flags.device;
   options.pcap_file = flags.pcap;
+  if (!flags.path.empty()) options.path = parse_path_choice(flags.path);
   return Device::open(options);
 }
 

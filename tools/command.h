@@ -38,6 +38,7 @@ void add_completion_commands(CLI::App& program, int& status, const std::string& 
 struct DeviceFlags {
   std::string device;  // --device
   std::string pcap;    // --pcap
+  std::string path;    // --path
 };
 void add_device_flags(CLI::App& command, DeviceFlags& flags);
 

@@ -169,7 +169,7 @@ void Channel::complete_keep_alive(const Completion& completion) {
     return;
   end(End::Failed, Error(to_error_code(completion.status),
                          "keep-alive to " + owner_.peer_name() + " qpn " + describe::qpn(qpn_) + ": " +
-                             describe::outcome(completion.status, {}, options_.reliability),
+                             describe::outcome(completion, {}, options_.reliability),
                          static_cast<int>(completion.status), ErrorDomain::WorkCompletion));
 }
 

@@ -229,7 +229,7 @@ void Channel::complete(Operation& operation, const Completion& completion, std::
   const auto what = subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey);
   Error error(to_error_code(completion.status),
               subject(operation) + " qpn " + describe::qpn(qpn_) + ": " +
-                  describe::outcome(completion.status, what, options_.reliability),
+                  describe::outcome(completion, what, options_.reliability),
               static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
   end(End::Failed, error);
   operation.fail(std::move(error));

@@ -74,8 +74,8 @@ std::string subject(const Subject& what, const std::string& peer) {
   return name + " of " + bytes_text(what.bytes) + " to " + peer;
 }
 
-std::string outcome(CompletionStatus status, const Subject& what, const ReliabilityOptions& reliability) {
-  switch (status) {
+std::string outcome(const Completion& completion, const Subject& what, const ReliabilityOptions& reliability) {
+  switch (completion.status) {
     case CompletionStatus::LocalLengthError:
       return what.is_receive ? "the message is longer than this buffer; receive into more room or send less"
                              : "the lengths of the request do not fit this queue pair";
@@ -94,14 +94,17 @@ std::string outcome(CompletionStatus status, const Subject& what, const Reliabil
     case CompletionStatus::RemoteOperationError:
       return "the peer failed on its own side, or its receive had a bad local key";
     case CompletionStatus::RetryExceeded:
-      return "the peer stopped answering (" + retry_text(reliability) + ")";
+      return "the peer stopped answering (" +
+             (completion.vendor_error == kVendorPeerEnded ? "its process ended, or gave the connection up"
+                                                          : retry_text(reliability)) +
+             ")";
     case CompletionStatus::RnrRetryExceeded:
       return "the peer had no receive for it (" + std::to_string(reliability.rnr_retry) +
              " tries after the first); it must start receives before messages arrive";
     case CompletionStatus::BadResponse:
       return "the peer answered what no peer should";
     default:
-      return std::string(to_string(status));
+      return std::string(to_string(completion.status));
   }
 }
 

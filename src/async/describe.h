@@ -20,7 +20,8 @@ struct Subject {
 // "READ of 65536 bytes from 127.0.0.2:7471", "RECEIVE into 64 bytes from 127.0.0.1:50112".
 std::string subject(const Subject& what, const std::string& peer);
 // "the peer stopped answering (retry count exceeded: 8 periods of 67 ms without progress)".
-std::string outcome(CompletionStatus status, const Subject& what, const ReliabilityOptions& reliability);
+// Of a peer that shared memory: "the peer stopped answering (its process ended, or gave the connection up)".
+std::string outcome(const Completion& completion, const Subject& what, const ReliabilityOptions& reliability);
 std::string refusal(PostStatus status);
 std::string duration(Duration d);
 // "0x00a1b2".

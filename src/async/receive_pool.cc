@@ -177,7 +177,7 @@ void ReceivePoolState::handle_completion(const Completion& completion) {
   Error error(
       to_error_code(completion.status),
       subject(operation, channel) + " qpn " + describe::qpn(completion.qpn) + ": " +
-          describe::outcome(completion.status, {SendOpcode::Send, true, operation.request_.bytes, 0, {}}, {}),
+          describe::outcome(completion, {SendOpcode::Send, true, operation.request_.bytes, 0, {}}, {}),
       static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
   if (channel != nullptr) channel->end(Channel::End::Failed, error);
   operation.fail(std::move(error));

@@ -32,6 +32,13 @@ Device::Device(Device&& other) noexcept = default;
 Device& Device::operator=(Device&& other) noexcept = default;
 Device::~Device() = default;
 
+std::optional<PathChoice> parse_path_choice(std::string_view text) {
+  if (text == "auto") return PathChoice::Auto;
+  if (text == "roce") return PathChoice::Roce;
+  if (text == "local") return PathChoice::Local;
+  return std::nullopt;
+}
+
 std::vector<DeviceInfo> Device::list() {
   std::vector<DeviceInfo> all;
   for (const provider::Provider* provider : provider::providers())
@@ -40,11 +47,17 @@ std::vector<DeviceInfo> Device::list() {
 }
 
 Result<Device> Device::open(const OpenOptions& options) {
+  OpenOptions told = options;
+  if (const auto path = environment_value("VERBENA_PATH"); path && !told.path) {
+    told.path = parse_path_choice(*path);
+    if (!told.path)
+      return Error(ErrorCode::InvalidArgument,
+                   "open device: VERBENA_PATH is '" + *path + "'; set it to auto, roce or local");
+  }
   const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
-  if (!wanted) return open_as_told(options);
+  if (!wanted) return open_as_told(told);
   const auto file = file_of_own(*wanted);
   if (!file) return file.error();
-  OpenOptions told = options;
   told.pcap_file = *file;
   auto device = open_as_told(told);
   if (!device) static_cast<void>(std::remove(file->c_str()));

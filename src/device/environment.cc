@@ -42,6 +42,9 @@ std::vector<EnvironmentVariable> environment() {
       {"VERBENA_PCAP",
        "capture file of every device opened without one; -PID-NUMBER goes before its extension",
        "none", {}},
+      {"VERBENA_PATH",
+       "what connections go by, for every device opened without a choice: auto, roce (packets), local (shared memory)",
+       "roce", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
   return all;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "verbena/base/gid.h"
 
@@ -31,11 +33,23 @@ struct DeviceInfo {
   std::string reason{};  // why it is usable, or what is in the way
 };
 
+// What the connections of a device go by. To a peer of the same host and user they can go through shared memory; a
+// program cannot tell which, but by speed and by Device::explain().
+enum class PathChoice : std::uint8_t {
+  Auto,   // shared memory where both ends may, packets otherwise; packets alone when they are captured
+  Roce,   // packets
+  Local,  // shared memory; a queue pair whose peer offers none does not reach RTR
+};
+
+// "auto", "roce" or "local"; nothing for another text.
+std::optional<PathChoice> parse_path_choice(std::string_view text);
+
 // How to open a device. The defaults suit every program that has no special wish.
 struct OpenOptions {
   std::string device{};     // name or IP address; empty: the best one there is, see Device::open()
   std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture; see Device::close_capture()
   std::uint32_t receive_buffer_bytes = 0;  // of the sockets below; 0: as much as one gets
+  std::optional<PathChoice> path{};        // nothing: what VERBENA_PATH says, or Roce
   bool service_thread = true;              // lets peers read and write while this process computes or sleeps
 };
 

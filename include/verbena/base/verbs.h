@@ -132,6 +132,9 @@ enum class CompletionOpcode : std::uint8_t {  // numbers of ibv_wc_opcode
 };
 std::string_view to_string(CompletionOpcode opcode);
 
+// Completion::vendor_error of RetryExceeded: the peer shared memory, and its process was seen to end or let go of it.
+inline constexpr std::uint32_t kVendorPeerEnded = 1;
+
 // One outcome. With a status other than Success only id, status, qpn and vendor_error mean something.
 struct Completion {
   std::uint64_t id = 0;

@@ -17,8 +17,7 @@ namespace verbena::core {
 
 inline constexpr std::uint32_t kMaxSegments = 32;
 
-// Vendor error of a request that ended as RetryExceeded since the peer's process was seen to end.
-inline constexpr std::uint32_t kVendorPeerEnded = 1;
+using verbena::kVendorPeerEnded;
 
 struct QueuePairInit {
   QueuePairType type = QueuePairType::ReliableConnected;

@@ -115,6 +115,27 @@ class UdpPort final : public Port {
   std::map<Gid, std::string> hints_;
 };
 
+// The hub, or why there is none.
+Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, HostDevice::Options& device) {
+  const std::string roce = "same host: all connections go by RoCE, because ";
+  if (options.path == PathChoice::Roce) {
+    device.path_reason = roce + "nobody asked for path=auto or path=local";
+    return {};
+  }
+  if (options.path == PathChoice::Auto && !options.pcap_file.empty()) {
+    device.path_reason = roce + "packets are captured; path=local takes shared memory all the same";
+    return {};
+  }
+  auto hub = local::Hub::open({.address = address, .required = options.path == PathChoice::Local});
+  if (hub) {
+    device.hub = std::move(*hub);
+    return {};
+  }
+  if (options.path == PathChoice::Local) return hub.error();
+  device.path_reason = roce + "shared memory cannot be offered: " + hub.error().context();
+  return {};
+}
+
 }  // namespace
 
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
@@ -139,6 +160,7 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
     if (!capture) return std::move(capture).error();
     device_options.capture = std::move(*capture);
   }
+  if (auto chosen = choose_paths(options, result.local.gid, device_options); !chosen) return chosen.error();
   NicConfig config = options.nic;
   config.address = result.local.gid;
   config.path_mtu = sockets->path_mtu();

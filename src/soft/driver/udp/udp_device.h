@@ -7,6 +7,7 @@
 
 #include "soft/driver/host_device.h"
 #include "soft/driver/udp/interfaces.h"
+#include "verbena/base/device_info.h"
 
 namespace verbena::soft {
 
@@ -15,6 +16,7 @@ struct UdpDeviceOptions {
   std::string pcap_file;                   // empty: no capture
   std::uint32_t receive_buffer_bytes = 0;  // 0: as much as one gets
   std::uint32_t path_mtu = 0;              // 0: from the interface; otherwise no more than that
+  PathChoice path = PathChoice::Roce;
   bool service_thread = true;
   NicConfig nic;  // address, path MTU and source ports are filled in
 };
@@ -24,6 +26,7 @@ struct UdpDevice {
   std::unique_ptr<HostDevice> device;
 };
 
+// With PathChoice::Local also what is in the way of offering shared memory.
 // AddressInUse names the owner of the port, AddressNotAvailable the addresses that are ours.
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options);
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two processes of one host: shared memory instead of packets, seen by explain() alone; and who gets packets after all.
+#include <cstdlib>
+
+#include "test_process.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Process;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBytes = 1 << 20;
+constexpr const char* kShared = ": shared memory with local peer";
+
+std::string explained(const Device& device) {
+  std::string text;
+  for (const std::string& line : device.explain()) text += line + "\n";
+  return text;
+}
+
+// So long that no end in these tests is one of patience.
+ConnectionOptions for_ever() {
+  ConnectionOptions options;
+  options.reliability.timeout = 24;
+  return options;
+}
+
+Device opened(PathChoice path) { return must(Device::open(OpenOptions{.path = path})); }
+
+// Gives one peer after another memory, and answers what it sends until it goes; each time says what went before.
+void serve(PathChoice path, const std::function<void(const std::string&)>& say, int peers = 1) {
+  Device device = opened(path);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion text = must(device.allocate_memory(64));
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  for (int i = 0; i < peers; ++i) {
+    ConnectionRequest request = must(listener.wait_request());
+    const auto key = memory.remote().to_bytes();
+    Connection connection = must(request.accept(for_ever(), key));
+    must(connection.wait_established());
+    while (connection.receive(text.local()).wait() && connection.send(text.local()).wait()) continue;
+    say(connection.status().error().to_string());
+  }
+}
+
+struct Client {
+  Client(const std::string& address, PathChoice path)
+      : device(opened(path)), connection(must(Connection::connect(engine, address, for_ever()))) {}
+  std::string echo(std::string_view words) {
+    std::memcpy(text.data(), words.data(), words.size());
+    Operation answer = connection.receive(heard.local());
+    must(connection.send(text.local()).wait());
+    must(answer.wait());
+    return test::text_of(heard.bytes());
+  }
+
+  Device device;
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion other = must(device.allocate_memory(kBytes));
+  MemoryRegion text = must(device.allocate_memory(64));
+  MemoryRegion heard = must(device.allocate_memory(64));
+  Connection connection;
+  RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+};
+
+TEST(LocalPath, every_operation_crosses_shared_memory) {
+  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
+  {
+    Client client(server.hear(), PathChoice::Auto);
+    EXPECT_THAT(explained(client.device), HasSubstr(kShared));
+    EXPECT_EQ(client.echo("there and back"), "there and back");
+    test::fill(client.memory, 7);
+    must(client.connection.write(client.memory.local(), client.remote).wait());
+    must(client.connection.read(client.other.local(), client.remote).wait());
+    EXPECT_TRUE(test::same(client.memory, client.other));
+    std::uint64_t first = 0;
+    std::memcpy(&first, client.memory.data(), sizeof first);
+    RemoteMemory word = client.remote;
+    word.length = 8;
+    EXPECT_EQ(must(client.connection.fetch_and_add(word, 5).wait()).value, first);
+    EXPECT_EQ(must(client.connection.compare_and_swap(word, first + 5, 1).wait()).value, first + 5);
+    EXPECT_EQ(must(client.connection.fetch_and_add(word, 0).wait()).value, 1u);
+    must(client.connection.close());
+  }
+  EXPECT_THAT(server.hear(), HasSubstr("the peer closed it"));
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(LocalPath, packets_go_when_either_end_wants_them) {
+  for (const auto& [there, here] : {std::pair{PathChoice::Roce, PathChoice::Auto},
+                                    std::pair{PathChoice::Auto, PathChoice::Roce}}) {
+    const PathChoice path = there;
+    Process server([path](const auto& say) { serve(path, say); });
+    Client client(server.hear(), here);
+    EXPECT_THAT(explained(client.device), ::testing::Not(HasSubstr(kShared)));
+    EXPECT_THAT(explained(client.device), here == PathChoice::Auto
+                                              ? HasSubstr("RoCE, because nobody offers shared memory")
+                                              : HasSubstr("nobody asked for path=auto"));
+    EXPECT_EQ(client.echo("by packets"), "by packets");
+  }
+}
+
+TEST(LocalPath, a_peer_that_is_killed_is_noticed_at_once) {
+  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
+  Client client(server.hear(), PathChoice::Local);
+  EXPECT_EQ(client.echo("alive"), "alive");
+  Operation write;
+  int rounds = 0;
+  write.on_done([&](Operation& self) {
+    if (++rounds == 3) server.signal(SIGKILL);
+    if (self.result()) self.submit();
+  });
+  client.connection.write(write, client.memory.local(), client.remote);
+  // The periods of its reliability take minutes.
+  EXPECT_TRUE(client.engine.run_until([&] { return write.done(); }, Duration::seconds(60)));
+  expect_error(write.result(), ErrorCode::RetryExceeded, "WRITE of 1048576 bytes to 127.0.0.",
+               "the peer stopped answering (its process ended");
+  EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+TEST(LocalPath, a_peer_that_is_killed_is_followed_by_another) {
+  std::optional<Client> client;
+  Process server([](const auto& say) { serve(PathChoice::Auto, say, 2); });
+  const std::string address = server.hear();
+  {
+    Process first([address](const auto& say) {
+      Client one(address, PathChoice::Local);
+      say(one.echo("first"));
+      ::pause();
+    });
+    EXPECT_EQ(first.hear(), "first");
+    first.signal(SIGKILL);
+    first.wait();
+  }
+  client.emplace(address, PathChoice::Local);
+  EXPECT_FALSE(server.hear().empty());
+  EXPECT_EQ(client->echo("second"), "second");
+}
+
+// ---- By hand: GID and QPN alone.
+
+struct Hand {
+  explicit Hand(PathChoice path) : device(opened(path)) {}
+  void drive(Hand& other) {
+    device.progress();
+    other.device.progress();
+  }
+  Device device;
+  CompletionQueue queue = must(device.create_completion_queue(16));
+  MemoryRegion memory = must(device.allocate_memory(64));
+  QueuePair pair = must(device.create_queue_pair(queue));
+};
+
+TEST(LocalPath, memory_alone_is_refused_by_an_error_that_says_so) {
+  Hand a(PathChoice::Local), b(PathChoice::Roce);
+  expect_error(a.pair.connect(b.pair.address()), ErrorCode::NotSupported, "no shared memory with", "path=local");
+  EXPECT_EQ(a.pair.state(), QueuePairState::Error);
+}
+
+TEST(LocalPath, queue_pairs_that_are_connected_by_hand_find_each_other) {
+  Hand a(PathChoice::Auto), b(PathChoice::Auto);
+  must(a.pair.connect(b.pair.address()));
+  must(b.pair.connect(a.pair.address()));
+  const ScatterGather from = a.memory.local(), to = b.memory.local();
+  EXPECT_EQ(b.pair.post_receive({.id = 1, .local = {&to, 1}}).posted, 1u);
+  std::memcpy(a.memory.data(), "by hand", 8);
+  SendRequest request;
+  request.local = {&from, 1};
+  EXPECT_EQ(a.pair.post_send(request).posted, 1u);
+  std::array<Completion, 4> some;
+  std::size_t received = 0, sent = 0;
+  while (received == 0 || sent == 0) {
+    a.drive(b);
+    received += b.queue.poll(some);
+    sent += a.queue.poll(some);
+  }
+  EXPECT_EQ(test::text_of(b.memory.bytes()), "by hand");
+  EXPECT_THAT(explained(a.device), HasSubstr(kShared));
+  EXPECT_THAT(explained(b.device), HasSubstr(kShared));
+}
+
+TEST(LocalPath, the_environment_chooses_where_the_program_does_not) {
+  ASSERT_EQ(::setenv("VERBENA_PATH", "auto", 1), 0);
+  EXPECT_THAT(explained(must(Device::open())), HasSubstr("offers it as @verbena/"));
+  EXPECT_THAT(explained(opened(PathChoice::Roce)), HasSubstr("nobody asked for path=auto"));
+  ASSERT_EQ(::setenv("VERBENA_PATH", "bus", 1), 0);
+  expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_PATH is 'bus'", "auto, roce or local");
+  ::unsetenv("VERBENA_PATH");
+}
+
+}  // namespace
+}  // namespace verbena
