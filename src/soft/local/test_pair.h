@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -104,8 +105,8 @@ class Side {
   ScatterGather sge(std::uint64_t offset, std::size_t length) const {
     return {va(offset), static_cast<std::uint32_t>(length), region.lkey};
   }
-  void put(std::size_t at, const Bytes& bytes) { std::memcpy(data() + at, bytes.data(), bytes.size()); }
-  bool holds(std::size_t at, const Bytes& bytes) { return std::memcmp(data() + at, bytes.data(), bytes.size()) == 0; }
+  void put(std::size_t at, const Bytes& bytes) { std::copy(bytes.begin(), bytes.end(), data() + at); }
+  bool holds(std::size_t at, const Bytes& bytes) { return std::equal(bytes.begin(), bytes.end(), data() + at); }
   std::uint64_t& word(std::size_t at) { return words_[at / 8]; }
 
   void post(const SendRequest& request) {
