@@ -15,6 +15,7 @@ namespace verbena::soft {
 namespace {
 
 constexpr std::size_t kRetiredQpns = 4096;
+constexpr unsigned kQpnBits = 24;
 
 Error error(ErrorCode code, int number, std::string context) {
   return {code, std::move(context), number, ErrorDomain::Errno};
@@ -31,6 +32,7 @@ Nic::Nic(const NicConfig& config, RandomSource& random)
   management_psn_ = Psn{random.next_u32()};
   cm::ManagerConfig cm_config = config.cm;
   cm_config.local = config.address;
+  cm_config.ids = config.ids;
   if (cm_config.ca_guid == 0) cm_config.ca_guid = random.next_u64() | 1;
   cm_config.max_path_mtu_bytes = config.path_mtu;
   cm_config.max_responder_resources = cm_config.max_initiator_depth = config.max_rd_atomic;
@@ -144,14 +146,15 @@ core::SharedReceiveQueue* Nic::srq(core::SrqId id) const {
 
 Result<Qpn> Nic::fresh_qpn(std::optional<Qpn> wanted) {
   const auto usable = [this](Qpn q) {
-    return q.value() > kGsiQpn.value() && q != kMulticastQpn && !qp_by_number_.contains(q.value());
+    return q.value() > kGsiQpn.value() && q != kMulticastQpn && config_.ids.holds(q.value(), kQpnBits) &&
+           !qp_by_number_.contains(q.value());
   };
   if (wanted) {
     if (usable(*wanted)) return *wanted;
     return error(ErrorCode::AlreadyExists, EINVAL, "create queue pair: number is taken or reserved");
   }
   for (;;) {
-    const Qpn qpn{random_.next_u32()};
+    const Qpn qpn{config_.ids.place(random_.next_u32(), kQpnBits)};
     if (usable(qpn) && !retired_qpn_set_.contains(qpn.value())) return qpn;
   }
 }

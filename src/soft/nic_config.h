@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/id_slot.h"
 #include "soft/cm/types.h"
 #include "soft/local/config.h"
 #include "soft/roce/config.h"
@@ -16,6 +17,7 @@ struct NicConfig {
   Gid address;
   std::uint32_t path_mtu = 1024;                    // largest path MTU, from the interface
   std::vector<std::uint16_t> source_ports{0xC000};  // data leaves from these; a queue pair keeps one
+  IdSlot ids;  // queue pair numbers and communication ids are drawn from it
   std::uint16_t pkey = 0xffff;
   // Strict: an IPv4 identification that cannot be seen must be 0 or the place in the train.
   bool refuse_solved_icrc = false;
@@ -30,7 +32,7 @@ struct NicConfig {
   std::uint8_t max_rd_atomic = 16;
   roce::Config transport;
   verbena::local::Config local;
-  cm::ManagerConfig cm;  // local address and GUID are filled in by the device
+  cm::ManagerConfig cm;  // local address, GUID and ids are filled in by the device
 };
 
 }  // namespace verbena::soft

@@ -49,8 +49,11 @@ class Device {
 
   // Opens the device named by name or address in options.device. With an empty name: the software device on the first
   // free address of the loopback network, 127.0.0.1, 127.0.0.2 ..., so that processes of one host meet without options.
-  // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody else holds the RoCE port
-  // there; the text says who), AddressNotAvailable, PermissionDenied, IoError.
+  // Processes of one user may open one address; a process opens an address once. A child that the process forks must
+  // not touch its parent's device, and may open its own.
+  // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody holds the RoCE port there
+  // and does not share it; the text says who), AddressNotAvailable, ResourceExhausted (64 processes are there),
+  // PermissionDenied, IoError.
   // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});
   static Result<Device> open(std::string name_or_address);

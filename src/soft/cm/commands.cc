@@ -103,7 +103,7 @@ Result<void> Manager::check(const ConnectParams& p) const {
 
 Result<ConnectionId> Manager::connect(Instant now, const ConnectParams& params) {
   if (auto ok = check(params); !ok) return ok.error();
-  Connection& c = table_.create(random_);
+  Connection& c = table_.create(random_, config_.ids);
   c.transaction = random_.next_u64();
   ConnectionParameters& p = c.parameters;
   p.remote = params.remote;

@@ -92,7 +92,7 @@ void Manager::admit(Instant now, const wire::Path& path, const wire::MadHeader& 
                     const wire::CmReq& req, const Listener& listener) {
   wire::CmaHeader cma;
   addressed_here(path, req, cma);
-  Connection& c = table_.create(random_);
+  Connection& c = table_.create(random_, config_.ids);
   c.passive = true;
   c.announced = false;
   c.listener = listener.id;

@@ -26,10 +26,10 @@ void decrement(std::map<Key, std::uint32_t>& counts, const Key& key) {
 
 }  // namespace
 
-Connection& ConnectionTable::create(RandomSource& random) {
+Connection& ConnectionTable::create(RandomSource& random, const IdSlot& ids) {
   std::uint32_t comm_id = 0;
   do {
-    comm_id = random.next_u32();  // C-16
+    comm_id = ids.place(random.next_u32(), 32);  // C-16
   } while (comm_id == 0 || by_local_.contains(comm_id));
   auto made = std::make_unique<Connection>();
   Connection& c = *made;

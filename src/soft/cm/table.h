@@ -8,6 +8,7 @@
 #include <memory>
 #include <tuple>
 
+#include "base/id_slot.h"
 #include "base/random.h"
 #include "soft/cm/connection.h"
 #include "soft/cm/timers.h"
@@ -16,8 +17,8 @@ namespace verbena::cm {
 
 class ConnectionTable {
  public:
-  // A new connection in Idle with a random communication id. Never null: the caller has asked size() first.
-  Connection& create(RandomSource& random);
+  // A new connection in Idle with a random communication id of the slot. Never null: the caller has asked size() first.
+  Connection& create(RandomSource& random, const IdSlot& ids);
   // Frees the connection; its timers and indices with it.
   void erase(Connection& c);
 

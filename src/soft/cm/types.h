@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/id_slot.h"
 #include "soft/wire/cm_message.h"
 #include "verbena/base/gid.h"
 #include "verbena/base/ids.h"
@@ -38,6 +39,7 @@ struct ConnectionId {
 struct ManagerConfig {
   Gid local;
   std::uint64_t ca_guid = 0;
+  IdSlot ids;  // communication ids are drawn from it
 
   // Timer codes: t stands for 2^max(t-8,0) ms.
   std::uint8_t response_timeout_code = 20;

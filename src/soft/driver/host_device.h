@@ -78,6 +78,10 @@ class HostDevice final : private DatagramSink {
   // From the device's random source.
   std::uint64_t random();
 
+  // See Port.
+  Result<void> announce(std::uint32_t service) { return port_->announce(service); }
+  Result<void> withdraw(std::uint32_t service) { return port_->withdraw(service); }
+
   const NicConfig& config() const { return nic_.config(); }
   std::vector<NamedCounter> counters();
   std::vector<std::string> explain();

@@ -35,6 +35,11 @@ class Port {
   virtual std::string hint_about(const Gid& peer) = 0;
   virtual std::vector<std::string> explain() const = 0;
   virtual std::vector<NamedCounter> counters() = 0;
+
+  // ---- Any thread. Where others receive at the same address: who asks to connect to the service (the low half of a
+  // service id: port space, port) reaches this port. Errors: AddressInUse names who listens, ResourceExhausted, Busy.
+  virtual Result<void> announce(std::uint32_t) { return {}; }
+  virtual Result<void> withdraw(std::uint32_t) { return {}; }
 };
 
 }  // namespace verbena::soft

@@ -14,6 +14,9 @@ using provider::ListenerId;
 namespace {
 
 cm::ConnectionId to_cm(ConnectionId id) { return {static_cast<std::uint64_t>(id)}; }
+std::uint32_t service_of(std::uint16_t port) {
+  return static_cast<std::uint32_t>(cm::PortSpace::Tcp) << 16 | port;
+}
 cm::ListenerId to_cm(ListenerId id) { return {static_cast<std::uint64_t>(id)}; }
 
 Event::Kind to_provider(cm::EventType type) {
@@ -67,12 +70,26 @@ Psn SoftContext::chosen_psn(Psn wanted) {
   return Psn{static_cast<std::uint32_t>(random() >> 40)};
 }
 
+// Other processes may share the address: a port is ours when they agree. A picked one that is not is picked again.
 Result<ListenerId> SoftContext::listen(std::uint16_t port, int backlog) {
+  constexpr int kPicks = 64;
   const auto waiting = static_cast<std::uint32_t>(backlog > 0 ? backlog : 1);
-  auto id = device_->with_nic(
-      [&](Nic& nic, Instant now) { return nic.cm().listen(now, cm::PortSpace::Tcp, port, waiting); });
-  if (!id) return id.error();
-  return ListenerId{id->value};
+  for (int picks = 1;; ++picks) {
+    auto id = device_->with_nic(
+        [&](Nic& nic, Instant now) { return nic.cm().listen(now, cm::PortSpace::Tcp, port, waiting); });
+    if (!id) return id.error();
+    const auto chosen = device_->with_nic([&](Nic& nic, Instant) { return nic.cm().listening_port(*id); });
+    if (!chosen) return chosen.error();
+    auto announced = device_->announce(service_of(*chosen));
+    if (announced) return ListenerId{id->value};
+    auto stopped =
+        device_->with_nic([&](Nic& nic, Instant now) { return nic.cm().stop_listening(now, *id); });
+    if (!stopped) return stopped.error();
+    const Error& refusal = announced.error();
+    if (port == 0 && refusal.code() == ErrorCode::AddressInUse && picks < kPicks) continue;
+    return Error(refusal.code(), "listen " + info_.address.to_string() + ": " + refusal.context(), refusal.native(),
+                 refusal.domain());
+  }
 }
 
 Result<std::uint16_t> SoftContext::listener_port(ListenerId listener) const {
@@ -80,8 +97,12 @@ Result<std::uint16_t> SoftContext::listener_port(ListenerId listener) const {
 }
 
 Result<void> SoftContext::stop_listening(ListenerId listener) {
-  return device_->with_nic(
+  const auto port = device_->with_nic([&](Nic& nic, Instant) { return nic.cm().listening_port(to_cm(listener)); });
+  if (!port) return port.error();
+  auto stopped = device_->with_nic(
       [&](Nic& nic, Instant now) { return nic.cm().stop_listening(now, to_cm(listener)); });
+  if (!stopped) return stopped;
+  return device_->withdraw(service_of(*port));
 }
 
 Result<ConnectionId> SoftContext::connect(const ConnectionParameters& parameters,

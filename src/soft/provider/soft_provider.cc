@@ -8,6 +8,7 @@
 
 #include "soft/driver/udp/interfaces.h"
 #include "soft/driver/udp/port_owner.h"
+#include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/udp_device.h"
 #include "soft/provider/soft_context.h"
 
@@ -48,6 +49,9 @@ void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::U
         std::none_of(holders.begin(), holders.end(), [](const auto& row) { return row.is_wildcard(); });
     info.reason = info.usable ? "the default: takes the first free address of 127.0.0.0/8 when it is opened"
                               : udp::describe_port_owner(local.gid, kRocePort);
+  } else if (is_held(holders, local.gid) && udp::rendezvous::exists(udp::rendezvous::name_of(local))) {
+    info.usable = true;
+    info.reason = "processes of this user share it";
   } else if (is_held(holders, local.gid)) {
     info.reason = udp::describe_port_owner(local.gid, kRocePort);
   } else {

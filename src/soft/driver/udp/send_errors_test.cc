@@ -73,9 +73,7 @@ TEST(SendErrors, are_read_without_sending_when_the_socket_shows_an_error) {
 TEST(SendErrors, dead_ipv6_peer_is_named) {
   if (!testing::TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
   const Gid loopback = Gid::parse("::1").value();
-  SocketOptions options;
-  options.address = loopback;
-  auto from = SocketSet::open(options);
+  auto from = testing::open_alone(loopback, {});
   if (!from) GTEST_SKIP() << from.error().to_string();
   TrainBuilder builder(*from);
   builder.add(loopback, 100, 100).path.destination_port = 9;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "soft/driver/udp/counters.h"
+#include "soft/driver/descriptor.h"
 #include "soft/driver/udp/interfaces.h"
 #include "soft/driver/udp/receiver.h"
 #include "soft/driver/udp/sender.h"
@@ -21,10 +22,6 @@ inline constexpr unsigned kUsualReceiveBuffer = 212'992;
 inline constexpr std::uint16_t kFirstSourcePort = 0xc000;
 
 struct SocketOptions {
-  Gid address;  // one of this machine's; ignored with automatic_loopback
-  // Take the first address of 127.0.0.1, .2, .3 … whose port 4791 is free.
-  bool automatic_loopback = false;
-  unsigned loopback_candidates = 1'000;
   unsigned sending_sockets = 4;  // 1 … 64
   unsigned receive_slots = 16;   // trains one receive call can bring, 64 KiB of address space each
   // Asked of SO_RCVBUF, which grants up to net.core.rmem_max and books double.
@@ -41,8 +38,8 @@ struct SocketOptions {
 // One thread at a time; it may be a different one each time when something else orders them.
 class SocketSet {
  public:
-  // AddressInUse names the owner of the port, AddressNotAvailable the addresses that are ours.
-  static Result<SocketSet> open(const SocketOptions& options);
+  // `receiving` is bound to port 4791 of that address.
+  static Result<SocketSet> open(const LocalAddress& local, Descriptor receiving, const SocketOptions& options);
 
   const Gid& address() const { return local_.gid; }
   const LocalAddress& interface() const { return local_; }

@@ -170,9 +170,8 @@ TEST(SocketSet, does_not_send_a_finished_train_again) {
 TEST(SocketSet, speaks_to_itself_over_ipv6) {
   testing::TestNetwork::enter();
   SocketOptions options;
-  options.address = kIpv6Loopback;
   options.report_ip_fields = true;
-  auto opened = SocketSet::open(options);
+  auto opened = testing::open_alone(kIpv6Loopback, options);
   if (!opened) GTEST_SKIP() << opened.error().to_string();  // no IPv6, or somebody else tests on ::1
   SocketSet sockets = std::move(opened).value();
   TrainBuilder builder(sockets);
@@ -186,8 +185,7 @@ TEST(SocketSet, speaks_to_itself_over_ipv6) {
 TEST(SocketSet, accepts_ipv6_datagrams_without_udp_checksum) {
   testing::TestNetwork::enter();
   SocketOptions options;
-  options.address = kIpv6Loopback;
-  auto opened = SocketSet::open(options);
+  auto opened = testing::open_alone(kIpv6Loopback, options);
   if (!opened) GTEST_SKIP() << opened.error().to_string();
   const Descriptor peer(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int one = 1;
@@ -252,74 +250,19 @@ TEST(SocketSet, survives_being_moved) {
   expect_delivery(from, receiver, builder);
 }
 
-TEST(OpenSocketSet, automatic_loopback_takes_another_address_for_each) {
-  std::vector<SocketSet> open;
-  std::set<Gid> addresses;
-  for (int i = 0; i < 5; ++i) {
-    open.push_back(open_automatic());
-    EXPECT_EQ(open.back().address().bytes[12], 127);
-    EXPECT_TRUE(addresses.insert(open.back().address()).second);
-    EXPECT_EQ(open.back().path_mtu(), 4'096u);
-  }
-}
-
-TEST(OpenSocketSet, automatic_loopback_starts_at_the_first_address_and_takes_freed_ones_again) {
-  if (!testing::TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
-  EXPECT_EQ(open_automatic().address(), Gid::from_ipv4(127, 0, 0, 1));
-  EXPECT_EQ(open_automatic().address(), Gid::from_ipv4(127, 0, 0, 1));
-}
-
-TEST(OpenSocketSet, automatic_loopback_says_who_is_in_the_way_when_all_are_taken) {
-  if (!testing::TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
-  SocketOptions options;
-  options.automatic_loopback = true;
-  options.loopback_candidates = 2;
-  const SocketSet one = open_automatic();
-  const SocketSet two = open_automatic();
-  const auto third = SocketSet::open(options);
-  ASSERT_FALSE(third);
-  EXPECT_EQ(third.error().code(), ErrorCode::AddressInUse);
-  EXPECT_THAT(third.error().context(), HasSubstr("process " + std::to_string(::getpid())));
-}
-
-TEST(OpenSocketSet, taken_port_names_this_process) {
-  const SocketSet first = open_automatic();
-  SocketOptions options;
-  options.address = first.address();
-  const auto second = SocketSet::open(options);
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code(), ErrorCode::AddressInUse);
-  EXPECT_THAT(second.error().context(), HasSubstr("process " + std::to_string(::getpid()) + " (udp_test"));
-  EXPECT_THAT(second.error().context(), HasSubstr("4791"));
-}
-
-TEST(OpenSocketSet, foreign_address_is_refused_with_the_list_of_ours) {
-  testing::TestNetwork::enter();
-  SocketOptions options;
-  options.address = Gid::from_ipv4(192, 0, 2, 77);
-  const auto opened = SocketSet::open(options);
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code(), ErrorCode::AddressNotAvailable);
-  EXPECT_THAT(opened.error().context(), HasSubstr("127.0.0.1 (lo)"));
-}
-
-TEST(OpenSocketSet, wildcard_address_is_refused) {
-  SocketOptions options;
-  EXPECT_EQ(SocketSet::open(options).error().code(), ErrorCode::InvalidArgument);
-  options.address = Gid::from_ipv4(0, 0, 0, 0);
-  EXPECT_EQ(SocketSet::open(options).error().code(), ErrorCode::InvalidArgument);
-}
+TEST(OpenSocketSet, knows_its_path_mtu) { EXPECT_EQ(open_automatic().path_mtu(), 4'096u); }
 
 TEST(OpenSocketSet, numbers_out_of_range_are_refused) {
+  testing::TestNetwork::enter();
+  const Gid address = Gid::from_ipv4(127, 0, 0, 9);
   SocketOptions options;
-  options.automatic_loopback = true;
   options.sending_sockets = 0;
-  EXPECT_EQ(SocketSet::open(options).error().code(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(testing::open_alone(address, options).error().code(), ErrorCode::InvalidArgument);
   options.sending_sockets = 65;
-  EXPECT_EQ(SocketSet::open(options).error().code(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(testing::open_alone(address, options).error().code(), ErrorCode::InvalidArgument);
   options.sending_sockets = 64;
   options.receive_slots = 0;
-  EXPECT_EQ(SocketSet::open(options).error().code(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(testing::open_alone(address, options).error().code(), ErrorCode::InvalidArgument);
 }
 
 TEST(OpenSocketSet, source_ports_are_distinct_and_in_the_dynamic_quarter) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <vector>
 
+#include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/sockets.h"
 #include "soft/driver/udp/test_network.h"
 
@@ -100,20 +101,33 @@ inline bool is_quiet(SocketSet& sockets) {
   return sockets.receive().empty();
 }
 
-inline SocketSet open_at(const Gid& address, SocketOptions options = {}) {
+// On port 4791 of the address, for itself alone.
+inline Result<SocketSet> open_alone(const Gid& address, const SocketOptions& options) {
+  auto local = find_local_address(address);
+  if (!local) return std::move(local).error();
+  auto socket = make_udp_socket(address);
+  if (!socket) return std::move(socket).error();
+  if (const int error = bind_to(socket->get(), *local, wire::kRocePort))
+    return bind_error(address, wire::kRocePort, error);
+  return SocketSet::open(*local, std::move(*socket), options);
+}
+
+inline SocketSet open_at(const Gid& address, const SocketOptions& options = {}) {
   TestNetwork::enter();
-  options.address = address;
-  auto sockets = SocketSet::open(options);
+  auto sockets = open_alone(address, options);
   if (!sockets) ADD_FAILURE() << sockets.error().to_string();
   return std::move(sockets).value();
 }
 
-inline SocketSet open_automatic(SocketOptions options = {}) {
+// At the first free loopback address.
+inline SocketSet open_automatic(const SocketOptions& options = {}) {
   TestNetwork::enter();
-  options.automatic_loopback = true;
-  auto sockets = SocketSet::open(options);
-  if (!sockets) ADD_FAILURE() << sockets.error().to_string();
-  return std::move(sockets).value();
+  for (std::uint8_t host = 1;; ++host) {
+    auto sockets = open_alone(Gid::from_ipv4(127, 0, 0, host), options);
+    if (sockets) return std::move(sockets).value();
+    if (host == 254 || sockets.error().code() != ErrorCode::AddressInUse)
+      ADD_FAILURE() << sockets.error().to_string();
+  }
 }
 
 }  // namespace verbena::soft::udp::testing

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "soft/driver/udp/crypto_random.h"
+#include "soft/driver/udp/shared_address.h"
 #include "soft/driver/udp/sockets.h"
 
 namespace verbena::soft {
@@ -13,6 +14,7 @@ namespace verbena::soft {
 namespace {
 
 using udp::OutTrain;
+using udp::SharedAddress;
 using udp::SocketSet;
 
 std::string words_for(const udp::SendError& error) {
@@ -25,13 +27,22 @@ std::string words_for(const udp::SendError& error) {
 
 class UdpPort final : public Port {
  public:
-  explicit UdpPort(SocketSet sockets) : sockets_(std::move(sockets)) {}
+  UdpPort(std::unique_ptr<SharedAddress> shared, SocketSet sockets)
+      : shared_(std::move(shared)), sockets_(std::move(sockets)) {}
 
   bool receive(DatagramSink& sink) override {
+    const bool handed_over = shared_->inbox().waits();
+    if (handed_over) read_inbox(sink);
     const auto trains = sockets_.receive();
-    for (const udp::ReceivedTrain& train : trains)
-      sink.on_datagrams(train.path, std::nullopt, train.bytes, train.segment_bytes);
-    return !trains.empty();
+    for (const udp::ReceivedTrain& train : trains) {
+      if (shared_->is_ours(train)) {
+        sink.on_datagrams(train.path, std::nullopt, train.bytes, train.segment_bytes);
+      } else {
+        shared_->sort(train);
+        read_inbox(sink);  // before what came later
+      }
+    }
+    return handed_over || !trains.empty();
   }
 
   void send(std::span<const roce::Train* const> trains) override {
@@ -56,7 +67,7 @@ class UdpPort final : public Port {
     while (const auto error = sockets_.poll_error()) remember(*error);
   }
 
-  std::vector<int> fds() const override { return {sockets_.receive_fd()}; }
+  std::vector<int> fds() const override { return {sockets_.receive_fd(), shared_->inbox().fd()}; }
 
   roce::TrainLimits limits() const override {
     roce::TrainLimits limits;
@@ -84,12 +95,15 @@ class UdpPort final : public Port {
         "segmentation offload: up to " + std::to_string(sockets_.max_segments()) + " datagrams per send",
         "receive buffer: " + std::to_string(sockets_.receive_buffer_bytes()) +
             " bytes, as the kernel books it",
+        shared_->explain(),
     };
   }
 
   std::vector<NamedCounter> counters() override {
     const udp::SocketCounters c = sockets_.counters();
-    return {{"udp_send_calls", c.send_calls},
+    std::vector<NamedCounter> all = shared_->counters();
+    all.insert(all.begin(),
+           {{"udp_send_calls", c.send_calls},
             {"udp_sent_trains", c.sent_trains},
             {"udp_sent_datagrams", c.sent_datagrams},
             {"udp_dropped_datagrams", c.dropped_datagrams},
@@ -100,8 +114,12 @@ class UdpPort final : public Port {
             {"udp_received_trains", c.received_trains},
             {"udp_received_datagrams", c.received_datagrams},
             {"udp_receive_errors", c.receive_errors},
-            {"udp_receive_drops", c.receive_drops}};
+            {"udp_receive_drops", c.receive_drops}});
+    return all;
   }
+
+  Result<void> announce(std::uint32_t service) override { return shared_->announce(service); }
+  Result<void> withdraw(std::uint32_t service) override { return shared_->withdraw(service); }
 
  private:
   void remember(const udp::SendError& error) {
@@ -109,6 +127,12 @@ class UdpPort final : public Port {
     if (hints_.size() < kHints || hints_.contains(error.peer)) hints_[error.peer] = words_for(error);
   }
 
+  void read_inbox(DatagramSink& sink) {
+    for (const udp::Stray& stray : shared_->inbox().take())
+      sink.on_datagrams(stray.path, std::nullopt, stray.bytes, stray.segment_bytes);
+  }
+
+  const std::unique_ptr<SharedAddress> shared_;
   SocketSet sockets_;
   std::vector<iovec> pieces_;
   std::vector<OutTrain> out_;
@@ -139,12 +163,14 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, H
 }  // namespace
 
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
+  auto shared = options.address.is_zero() ? SharedAddress::open_free_loopback() : SharedAddress::open(options.address);
+  if (!shared) return std::move(shared).error();
+  auto receiving = (*shared)->receiving_socket();
+  if (!receiving) return std::move(receiving).error();
   udp::SocketOptions socket_options;
-  socket_options.address = options.address;
-  socket_options.automatic_loopback = options.address.is_zero();
   socket_options.report_ip_fields = !options.pcap_file.empty();
   if (options.receive_buffer_bytes != 0) socket_options.receive_buffer_bytes = options.receive_buffer_bytes;
-  Result<SocketSet> sockets = SocketSet::open(socket_options);
+  Result<SocketSet> sockets = SocketSet::open((*shared)->local(), std::move(*receiving), socket_options);
   if (!sockets) return std::move(sockets).error();
 
   UdpDevice result;
@@ -165,11 +191,12 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
   config.address = result.local.gid;
   config.path_mtu = sockets->path_mtu();
   if (options.path_mtu != 0) config.path_mtu = std::min(config.path_mtu, options.path_mtu);
+  config.ids = (*shared)->ids();
   config.source_ports.clear();
   for (unsigned i = 0; i < sockets->sources(); ++i) config.source_ports.push_back(sockets->source_port(i));
-  result.device =
-      std::make_unique<HostDevice>(config, std::make_unique<udp::CryptoRandom>(),
-                                   std::make_unique<UdpPort>(std::move(*sockets)), std::move(device_options));
+  auto port = std::make_unique<UdpPort>(std::move(*shared), std::move(*sockets));
+  result.device = std::make_unique<HostDevice>(config, std::make_unique<udp::CryptoRandom>(), std::move(port),
+                                               std::move(device_options));
   return result;
 }
 

@@ -26,8 +26,8 @@ struct UdpDevice {
   std::unique_ptr<HostDevice> device;
 };
 
-// With PathChoice::Local also what is in the way of offering shared memory.
-// AddressInUse names the owner of the port, AddressNotAvailable the addresses that are ours.
+// Shares the address with other processes of this user. Errors: as SharedAddress::open; with PathChoice::Local also
+// what is in the way of offering shared memory.
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options);
 
 }  // namespace verbena::soft

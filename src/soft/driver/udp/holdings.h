@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process holds of shared addresses: one device each, and descriptors that a forked child must not keep
+// alive. In the child each of these becomes a descriptor of nothing, and no address is held.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace verbena::soft::udp::holdings {
+
+// Any thread. A number for leave(); 0: this process is there already.
+std::uint64_t enter(const std::string& place);
+bool has(const std::string& place);
+void leave(std::uint64_t stay);
+
+// Before the descriptor is used, and before it is closed.
+void keep_from_children(int fd);
+void forget(int fd);
+
+}  // namespace verbena::soft::udp::holdings

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/udp/mailbox.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace verbena::soft::udp {
+namespace {
+
+constexpr std::size_t kMostBytes = 65'536;  // of one UDP payload
+constexpr std::size_t kMostWaiting = 1024;  // strays
+
+struct Head {
+  Gid source;
+  std::uint32_t segment_bytes = 0;
+  std::uint16_t source_port = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 0;
+};
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t size;
+  explicit Name(std::uint64_t incarnation) {
+    address.sun_family = AF_UNIX;
+    const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "verbena-mail-%016llx",
+                                     static_cast<unsigned long long>(incarnation));
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length));
+  }
+  sockaddr* any() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
+// Whether the kernel says that the sender is of our user.
+bool is_ours(msghdr& message) {
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred sender{};
+    std::memcpy(&sender, CMSG_DATA(item), sizeof sender);
+    return sender.uid == ::geteuid();
+  }
+  return false;
+}
+
+}  // namespace
+
+Mailbox::Mailbox(Descriptor socket, const Gid& local)
+    : socket_(std::move(socket)), local_(local), letter_(sizeof(Head) + kMostBytes) {}
+
+Result<Mailbox> Mailbox::open(std::uint64_t incarnation, const Gid& local) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
+  Name at(incarnation);
+  constexpr int kOn = 1;
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &kOn, sizeof kOn) != 0 ||
+      ::bind(socket.get(), at.any(), at.size) != 0)
+    return Error::from_errno(errno, "open a mailbox to share the address");
+  return Mailbox(std::move(socket), local);
+}
+
+bool Mailbox::send(std::uint64_t incarnation, const wire::Path& path, std::span<const std::byte> bytes,
+                   std::size_t segment_bytes) const {
+  Head head{path.source, static_cast<std::uint32_t>(segment_bytes), path.source_port, path.traffic_class,
+            path.hop_limit};
+  std::array<iovec, 2> pieces{iovec{&head, sizeof head},
+                              iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
+  Name to(incarnation);
+  msghdr message{};
+  message.msg_name = to.any();
+  message.msg_namelen = to.size;
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+bool Mailbox::take(std::optional<Stray>& out) {
+  out.reset();
+  iovec piece{letter_.data(), letter_.size()};
+  alignas(cmsghdr) std::array<std::byte, 256> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0) return errno == EINTR;
+  const auto size = static_cast<std::size_t>(got);
+  Head head;
+  if (!is_ours(message) || (message.msg_flags & MSG_TRUNC) != 0 || size <= sizeof head) return true;
+  std::memcpy(&head, letter_.data(), sizeof head);
+  if (head.segment_bytes == 0) return true;
+  Stray stray;
+  stray.path.source = head.source;
+  stray.path.destination = local_;
+  stray.path.source_port = head.source_port;
+  stray.path.traffic_class = head.traffic_class;
+  stray.path.hop_limit = head.hop_limit;
+  stray.segment_bytes = head.segment_bytes;
+  stray.bytes.assign(letter_.begin() + sizeof head, letter_.begin() + got);
+  out = std::move(stray);
+  return true;
+}
+
+Inbox::Inbox() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { VERBENA_ASSERT(event_.get() >= 0); }
+
+bool Inbox::put(Stray stray) {
+  const std::lock_guard guard(mutex_);
+  if (strays_.size() >= kMostWaiting) return false;
+  strays_.push_back(std::move(stray));
+  waits_.store(true);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof one);
+  return true;
+}
+
+std::vector<Stray> Inbox::take() {
+  const std::lock_guard guard(mutex_);
+  waits_.store(false);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t n = ::read(event_.get(), &count, sizeof count);
+  return std::exchange(strays_, {});
+}
+
+}  // namespace verbena::soft::udp

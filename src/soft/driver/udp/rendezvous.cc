@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/udp/rendezvous.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "soft/driver/udp/socket_address.h"
+
+namespace verbena::soft::udp::rendezvous {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x5645'5242;
+constexpr std::uint32_t kVersion = 1;  // of the greeting, the table, the filter and the mail between members
+constexpr std::size_t kMostDescriptors = 253;  // SCM_MAX_FD
+constexpr timeval kPatience{2, 0};
+constexpr int kBacklog = 128;
+
+struct Greeting {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t descriptors = 0;
+};
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t size;
+  explicit Name(const std::string& text)
+      : size(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())) {
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, text.data(), std::min(text.size(), sizeof address.sun_path - 1));
+  }
+  const sockaddr* any() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+Descriptor make_socket(int flags = 0) {
+  return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+}
+
+ucred credentials_of(int fd) {
+  ucred peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+  socklen_t size = sizeof peer;
+  ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer;
+}
+
+// Those of every SCM_RIGHTS item: whatever arrived is owned at once.
+std::vector<Descriptor> take_descriptors(msghdr& message) {
+  std::vector<Descriptor> all;
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(item) + i * sizeof fd, sizeof fd);
+      all.emplace_back(fd);
+    }
+  }
+  return all;
+}
+
+struct Control {
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMostDescriptors)> bytes{};
+};
+
+Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::string& name) {
+  Greeting greeting{0, 0, 0};
+  iovec piece{&greeting, sizeof greeting};
+  Control control;
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  const ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  if (size < 0 && errno == EAGAIN)
+    return Error(ErrorCode::AddressInUse,
+                 "process " + std::to_string(credentials_of(fd).pid) + " opened @" + name +
+                     ", and none that shares the address answers there: are they all stopped?");
+  if (size <= 0) return std::optional<std::vector<Descriptor>>{};
+  std::vector<Descriptor> all = take_descriptors(message);
+  if (static_cast<std::size_t>(size) != sizeof greeting || greeting.magic != kMagic)
+    return Error(ErrorCode::AddressInUse, "what answers at @" + name + " is none of ours");
+  if (greeting.version != kVersion)
+    return Error(ErrorCode::NotSupported, "the processes that hold the address share it by version " +
+                                              std::to_string(greeting.version) + ", this one by version " +
+                                              std::to_string(kVersion) +
+                                              ": use one release of Verbena, or another address");
+  if ((message.msg_flags & MSG_CTRUNC) != 0 || all.size() != greeting.descriptors)
+    return Error(ErrorCode::ResourceExhausted,
+                 "sharing the address takes " + std::to_string(greeting.descriptors) +
+                     " descriptors, this process got " + std::to_string(all.size()) + ": raise RLIMIT_NOFILE");
+  return std::optional(std::move(all));
+}
+
+}  // namespace
+
+std::string name_of(const LocalAddress& address) {
+  std::string name = "verbena-" + std::to_string(::geteuid()) + "-" + address.gid.to_string();
+  if (is_link_local(address.gid)) name += "%" + std::to_string(address.interface_index);
+  return name;
+}
+
+// Non-blocking: all members are woken for a guest, one meets him.
+Result<std::optional<Descriptor>> found(const std::string& name) {
+  Descriptor socket = make_socket(SOCK_NONBLOCK);
+  const Name at(name);
+  if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
+  if (::bind(socket.get(), at.any(), at.size) != 0) {
+    if (errno == EADDRINUSE) return std::optional<Descriptor>{};
+    return Error::from_errno(errno, "bind @" + name);
+  }
+  if (::listen(socket.get(), kBacklog) != 0) return Error::from_errno(errno, "listen at @" + name);
+  return std::optional(std::move(socket));
+}
+
+bool exists(const std::string& name) {
+  const Descriptor socket = make_socket();
+  const Name at(name);
+  return socket && ::bind(socket.get(), at.any(), at.size) != 0 && errno == EADDRINUSE;
+}
+
+Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name) {
+  const Descriptor socket = make_socket();
+  const Name at(name);
+  if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    ::setsockopt(socket.get(), SOL_SOCKET, option, &kPatience, sizeof kPatience);
+  if (::connect(socket.get(), at.any(), at.size) != 0) {
+    if (errno == ECONNREFUSED || errno == EINTR) return std::optional<std::vector<Descriptor>>{};
+    if (errno == EAGAIN)
+      return Error(ErrorCode::AddressInUse, "too many processes wait at @" + name + " and nobody answers there");
+    return Error::from_errno(errno, "connect to @" + name);
+  }
+  const ucred peer = credentials_of(socket.get());
+  if (peer.uid != ::geteuid())
+    return Error(ErrorCode::AddressInUse, "@" + name + " was taken by process " + std::to_string(peer.pid) +
+                                              " of another user (uid " + std::to_string(peer.uid) + ")");
+  return read_greeting(socket.get(), name);
+}
+
+void admit(int meeting_place, std::span<const int> descriptors) {
+  const Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!guest || credentials_of(guest.get()).uid != ::geteuid()) return;
+  Greeting greeting;
+  greeting.descriptors = static_cast<std::uint32_t>(descriptors.size());
+  iovec piece{&greeting, sizeof greeting};
+  Control control;
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+  cmsghdr* const item = CMSG_FIRSTHDR(&message);
+  item->cmsg_level = SOL_SOCKET;
+  item->cmsg_type = SCM_RIGHTS;
+  item->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+  std::memcpy(CMSG_DATA(item), descriptors.data(), descriptors.size_bytes());
+  ::sendmsg(guest.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool is_meeting_place(int fd, const std::string& name) {
+  const Name expected(name);
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  int listens = 0;
+  socklen_t listens_size = sizeof listens;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 && size == expected.size &&
+         std::memcmp(&address, &expected.address, size) == 0 &&
+         ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) == 0 && listens == 1;
+}
+
+}  // namespace verbena::soft::udp::rendezvous

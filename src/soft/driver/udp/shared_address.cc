@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/udp/shared_address.h"
+
+#include <fcntl.h>
+#include <netinet/udp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "base/assert.h"
+#include "base/quiet_thread.h"
+#include "soft/driver/udp/bound_socket.h"
+#include "soft/driver/udp/crypto_random.h"
+#include "soft/driver/udp/holdings.h"
+#include "soft/driver/udp/port_owner.h"
+#include "soft/driver/udp/rendezvous.h"
+#include "soft/driver/udp/socket_address.h"
+
+namespace verbena::soft::udp {
+namespace {
+
+constexpr int kTries = 200;  // to meet members that come and go
+constexpr std::chrono::milliseconds kPause{5};
+constexpr std::size_t kMostRoutes = 512;  // in the filter; the lobby knows them all
+constexpr int kMostDrained = 1 << 16;
+
+bool set(int fd, int level, int name, int value) {
+  return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
+}
+
+Error with_context(const std::string& what, const Error& error) {
+  return {error.code(), what + error.context(), error.native(), error.domain()};
+}
+
+// 127.0.0.1, .2 … .254, 127.0.1.1 …: no address that looks like a network or a broadcast address.
+Gid loopback_candidate(unsigned index) {
+  const unsigned host = index % 254 + 1;
+  const unsigned net = index / 254;
+  return Gid::from_ipv4(127, static_cast<std::uint8_t>(net >> 8), static_cast<std::uint8_t>(net),
+                        static_cast<std::uint8_t>(host));
+}
+
+// The network namespace of the calling thread and the address, for what this process holds.
+std::string place_name(const std::string& meeting_place) {
+  struct stat network {};
+  if (::stat("/proc/thread-self/ns/net", &network) != 0) return meeting_place;
+  return std::to_string(network.st_ino) + " " + meeting_place;
+}
+
+// The first is bound for itself alone, which fails when anybody else has the port; what joins it makes the group.
+Result<std::vector<Descriptor>> open_sockets(const LocalAddress& local) {
+  std::vector<Descriptor> all;
+  for (unsigned i = 0; i <= kLobby; ++i) {
+    auto socket = make_udp_socket(local.gid);
+    if (!socket) return std::move(socket).error();
+    if (i != 0) set(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
+    if (const int error = bind_to(socket->get(), local, wire::kRocePort))
+      return bind_error(local.gid, wire::kRocePort, error);
+    if (i == 0) set(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
+    if (i != kLobby) set(socket->get(), SOL_SOCKET, SO_RCVBUF, 0);  // nobody reads it yet
+    // The kernel asks any of the group whether datagrams may be joined.
+    set(socket->get(), IPPROTO_UDP, UDP_GRO, 1);
+    all.push_back(std::move(*socket));
+  }
+  return all;
+}
+
+bool is_bound(int fd, const LocalAddress& local) {
+  SocketAddress at;
+  at.size = sizeof at.v6;
+  int type = 0;
+  socklen_t type_size = sizeof type;
+  return ::getsockname(fd, &at.any, &at.size) == 0 && at.gid() == local.gid && at.port() == wire::kRocePort &&
+         ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_DGRAM;
+}
+
+// What the slot's last owner did not read.
+void drain(int fd) {
+  std::byte byte;
+  for (int i = 0; i < kMostDrained && ::recv(fd, &byte, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0; ++i) continue;
+}
+
+// ThreadSanitizer knows that sockets order what threads do, and takes what dup3 makes for one, not what fcntl makes.
+Descriptor duplicate(const Descriptor& from) {
+  Descriptor to(::fcntl(from.get(), F_DUPFD_CLOEXEC, 0));
+  if (to) ::dup3(from.get(), to.get(), O_CLOEXEC);
+  return to;
+}
+
+}  // namespace
+
+// This process at the address, and what it holds there.
+struct SharedAddress::Holding {
+  std::uint64_t stay = 0;
+  std::vector<int> descriptors;
+
+  void add(int fd) {
+    holdings::keep_from_children(fd);
+    descriptors.push_back(fd);
+  }
+  void release() {
+    for (const int fd : descriptors) holdings::forget(fd);
+    descriptors.clear();
+  }
+  Holding() = default;
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+  ~Holding() { holdings::leave(stay); }
+};
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const Gid& address) {
+  auto local = find_local_address(address);
+  if (!local) return std::move(local).error();
+  return open(*local, false);
+}
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(unsigned candidates) {
+  for (unsigned i = 0; i < candidates; ++i) {
+    auto local = find_local_address(loopback_candidate(i));
+    if (!local) return std::move(local).error();
+    auto opened = open(*local, true);
+    if (opened || opened.error().code() != ErrorCode::AddressInUse) return opened;
+  }
+  return Error(ErrorCode::AddressInUse,
+               "take a free loopback address: all of " + std::to_string(candidates) +
+                   " from 127.0.0.1 on are taken; " + describe_port_owner(loopback_candidate(0), wire::kRocePort),
+               EADDRINUSE, ErrorDomain::Errno);
+}
+
+// Members come and go meanwhile: what turns out not to be there any more is asked for again.
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& local, bool alone) {
+  const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
+  const std::string name = rendezvous::name_of(local);
+  auto holding = std::make_unique<Holding>();
+  holding->stay = holdings::enter(place_name(name));
+  if (holding->stay == 0)
+    return Error(ErrorCode::AddressInUse,
+                 what + "a device of this process has it (processes share an address, devices of one do not); " +
+                     describe_port_owner(local.gid, wire::kRocePort),
+                 EADDRINUSE, ErrorDomain::Errno);
+  for (int i = 0; i < kTries; ++i) {
+    auto found = rendezvous::found(name);
+    if (!found) return with_context(what, found.error());
+    if (*found) return create(local, std::move(holding), std::move(**found));
+    if (alone) return Error(ErrorCode::AddressInUse, what + "other processes do", EADDRINUSE, ErrorDomain::Errno);
+    auto descriptors = rendezvous::ask(name);
+    if (!descriptors) return with_context(what, descriptors.error());
+    if (*descriptors) return join(local, std::move(holding), std::move(**descriptors));
+    std::this_thread::sleep_for(kPause);
+  }
+  return Error(ErrorCode::AddressInUse, what + "the processes at @" + name + " come and go, none lets this one in");
+}
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::create(const LocalAddress& local,
+                                                             std::unique_ptr<Holding> holding,
+                                                             Descriptor meeting_place) {
+  auto sockets = open_sockets(local);
+  if (!sockets && sockets.error().code() == ErrorCode::AddressInUse)
+    return Error(ErrorCode::AddressInUse,
+                 sockets.error().context() + "; processes of one user can share an address, this one is not shared",
+                 EADDRINUSE, ErrorDomain::Errno);
+  if (!sockets) return std::move(sockets).error();
+  auto table = AddressTable::create();
+  if (!table) return std::move(table).error();
+  return settle(local, std::move(holding), std::move(meeting_place), std::move(*table), std::move(*sockets));
+}
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& local, std::unique_ptr<Holding> holding,
+                                                           std::vector<Descriptor> descriptors) {
+  const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
+  constexpr std::size_t kBefore = 2;  // the meeting place and the table
+  const bool whole = descriptors.size() == kBefore + kSlots + 1 &&
+                     rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local)) &&
+                     std::all_of(descriptors.begin() + kBefore, descriptors.end(),
+                                 [&](const Descriptor& fd) { return is_bound(fd.get(), local); });
+  if (!whole) return Error(ErrorCode::InvalidArgument, what + "what a member passed on is not what it should be");
+  auto table = AddressTable::adopt(std::move(descriptors[1]));
+  if (!table) return with_context(what, table.error());
+  Descriptor meeting_place = std::move(descriptors[0]);
+  descriptors.erase(descriptors.begin(), descriptors.begin() + kBefore);
+  return settle(local, std::move(holding), std::move(meeting_place), std::move(*table), std::move(descriptors));
+}
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::settle(const LocalAddress& local,
+                                                             std::unique_ptr<Holding> holding,
+                                                             Descriptor meeting_place, AddressTable table,
+                                                             std::vector<Descriptor> sockets) {
+  const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
+  CryptoRandom random;
+  auto slot = table.claim_slot(random);
+  if (!slot) return with_context(what, slot.error());
+  if (!*slot)
+    return Error(ErrorCode::ResourceExhausted, what + "all " + std::to_string(kSlots) +
+                                                   " places are taken by processes; end one, or use another address");
+  const std::uint64_t incarnation = random.next_u64() | 1;
+  auto mailbox = Mailbox::open(incarnation, local.gid);
+  if (!mailbox) return with_context(what, mailbox.error());
+  std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
+                                                        std::move(table), std::move(sockets), **slot, incarnation,
+                                                        std::move(*mailbox)));
+  drain(made->sockets_[**slot].get());
+  if (auto steered = made->steer(); !steered) return with_context(what, steered.error());
+  made->start();
+  return made;
+}
+
+SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place,
+                             AddressTable table, std::vector<Descriptor> sockets, unsigned slot,
+                             std::uint64_t incarnation, Mailbox mailbox)
+    : local_(std::move(local)),
+      holding_(std::move(holding)),
+      meeting_place_(std::move(meeting_place)),
+      table_(std::move(table)),
+      sockets_(std::move(sockets)),
+      slot_(slot),
+      incarnation_(incarnation),
+      mailbox_(std::move(mailbox)),
+      stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  VERBENA_ASSERT(stop_.get() >= 0);
+  passed_on_ = {meeting_place_.get(), table_.fd()};
+  for (const Descriptor& socket : sockets_) passed_on_.push_back(socket.get());
+  for (const int fd : passed_on_) holding_->add(fd);
+  holding_->add(mailbox_.fd());
+}
+
+SharedAddress::~SharedAddress() {
+  if (attendant_.joinable()) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(stop_.get(), &one, sizeof one);
+    attendant_.join();
+  }
+  set(sockets_[slot_].get(), SOL_SOCKET, SO_RCVBUF, 0);
+  if (table_.withdraw_all()) [[maybe_unused]] const auto steered = steer();
+  holding_->release();
+}
+
+void SharedAddress::start() {
+  Descriptor lobby = duplicate(sockets_[kLobby]);
+  VERBENA_ASSERT(lobby.get() >= 0);
+  holding_->add(lobby.get());
+  lobby_ = std::make_unique<Receiver>(std::move(lobby), local_.gid, wire::kRocePort, 1);
+  table_.publish(incarnation_);
+  attendant_ = start_quiet_thread([this] { attend(); });
+}
+
+Result<Descriptor> SharedAddress::receiving_socket() const {
+  Descriptor socket = duplicate(sockets_[slot_]);
+  if (!socket) return Error::from_errno(errno, "duplicate the receiving socket");
+  holding_->add(socket.get());
+  return socket;
+}
+
+// A kernel that takes no filter of that length takes a shorter one: the lobby knows all services.
+Result<void> SharedAddress::steer() {
+  int error = 0;
+  auto done = table_.with_routes(kMostRoutes, [&](std::vector<ServiceRoute> routes) {
+    for (;;) {
+      std::vector<sock_filter> filter = steering_filter(routes);
+      const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+      error = ::setsockopt(sockets_[slot_].get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) == 0
+                  ? 0
+                  : errno;
+      if (error == 0 || routes.empty()) return;
+      routes.resize(routes.size() / 2);
+    }
+  });
+  if (done && error != 0) return Error::from_errno(error, "attach the filter that shares the address");
+  return done;
+}
+
+Result<void> SharedAddress::announce(std::uint32_t service) {
+  if (auto announced = table_.announce(service); !announced) return announced;
+  auto steered = steer();
+  if (!steered) [[maybe_unused]] const auto withdrawn = table_.withdraw(service);
+  return steered;
+}
+
+Result<void> SharedAddress::withdraw(std::uint32_t service) { return table_.withdraw(service); }
+
+bool SharedAddress::is_ours(const ReceivedTrain& train) const {
+  std::span<const std::byte> rest = train.bytes;
+  if (rest.size() <= train.segment_bytes) return true;  // the filter chose us
+  while (!rest.empty()) {
+    const auto datagram = rest.first(std::min(train.segment_bytes, rest.size()));
+    if (place_of(datagram) != slot_) return false;
+    rest = rest.subspan(datagram.size());
+  }
+  return true;
+}
+
+void SharedAddress::sort(const ReceivedTrain& train) {
+  std::span<const std::byte> rest = train.bytes;
+  while (!rest.empty()) {
+    const auto first = rest.first(std::min(train.segment_bytes, rest.size()));
+    const unsigned place = place_of(first);
+    std::size_t run = first.size();
+    while (place != kLobby && run < rest.size()) {
+      const auto next = rest.subspan(run, std::min(train.segment_bytes, rest.size() - run));
+      if (place_of(next) != place) break;
+      run += next.size();
+    }
+    route(train.path, rest.first(run), train.segment_bytes);
+    rest = rest.subspan(run);
+  }
+}
+
+// All of `bytes` has one place; what has none comes singly.
+void SharedAddress::route(const wire::Path& path, std::span<const std::byte> bytes, std::size_t segment_bytes) {
+  const auto first = bytes.first(std::min(segment_bytes, bytes.size()));
+  const unsigned place = place_of(first);
+  if (place != kLobby) return hand_to(place, path, bytes, segment_bytes);
+  if (is_for_everybody(first)) {
+    for (unsigned slot = 0; slot < kSlots; ++slot)
+      if (slot == slot_ || table_.is_taken(slot)) hand_to(slot, path, bytes, segment_bytes);
+    return;
+  }
+  // What nobody listens for is refused by whoever reads it.
+  const auto service = service_of(first);
+  hand_to(service ? table_.slot_of(*service).value_or(slot_) : slot_, path, bytes, segment_bytes);
+}
+
+void SharedAddress::hand_to(unsigned slot, const wire::Path& path, std::span<const std::byte> bytes,
+                            std::size_t segment_bytes) {
+  if (slot == slot_) return keep(path, bytes, segment_bytes);
+  const std::uint64_t incarnation = table_.incarnation_of(slot);
+  const bool sent = incarnation != 0 && mailbox_.send(incarnation, path, bytes, segment_bytes);
+  ++(sent ? handed_over_ : lost_);
+}
+
+void SharedAddress::keep(const wire::Path& path, std::span<const std::byte> bytes, std::size_t segment_bytes) {
+  if (!inbox_.put({path, {bytes.begin(), bytes.end()}, segment_bytes})) ++lost_;
+}
+
+void SharedAddress::attend() {
+  const Descriptor events(::epoll_create1(EPOLL_CLOEXEC));
+  const auto watch = [&](int fd, std::uint32_t kinds) {
+    epoll_event event{kinds, {}};
+    event.data.fd = fd;
+    ::epoll_ctl(events.get(), EPOLL_CTL_ADD, fd, &event);
+  };
+  watch(stop_.get(), EPOLLIN);
+  watch(meeting_place_.get(), EPOLLIN);  // all are woken: who is stopped lets nobody in
+  watch(lobby_->fd(), EPOLLIN | EPOLLEXCLUSIVE);
+  watch(mailbox_.fd(), EPOLLIN);
+  std::array<epoll_event, 4> ready;
+  for (;;) {
+    const int count = ::epoll_wait(events.get(), ready.data(), static_cast<int>(ready.size()), -1);
+    for (int i = 0; i < count; ++i) {
+      const int fd = ready[static_cast<std::size_t>(i)].data.fd;
+      if (fd == stop_.get()) return;
+      if (fd == meeting_place_.get()) rendezvous::admit(fd, passed_on_);
+      if (fd == lobby_->fd()) read_lobby();
+      if (fd == mailbox_.fd()) read_mail();
+    }
+  }
+}
+
+void SharedAddress::read_lobby() {
+  SocketCounters uncounted;
+  for (const ReceivedTrain& train : lobby_->receive(uncounted)) sort(train);
+}
+
+void SharedAddress::read_mail() {
+  std::optional<Stray> stray;
+  if (!mailbox_.take(stray) || !stray) return;
+  ++taken_over_;
+  if (!inbox_.put(std::move(*stray))) ++lost_;
+}
+
+std::string SharedAddress::explain() const {
+  const unsigned taken = table_.taken_slots();
+  const std::string place = "place " + std::to_string(slot_ + 1) + " of " + std::to_string(kSlots);
+  if (taken <= 1) return "alone at this address, at " + place + "; other processes of this user may come";
+  return "shares this address with " + std::to_string(taken - 1) + " other " +
+         (taken == 2 ? "process" : "processes") + " of this user, at " + place;
+}
+
+std::vector<NamedCounter> SharedAddress::counters() const {
+  return {{"shared_handed_over", handed_over_.load()},
+          {"shared_taken_over", taken_over_.load()},
+          {"shared_lost", lost_.load()}};
+}
+
+}  // namespace verbena::soft::udp

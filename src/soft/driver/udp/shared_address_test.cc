@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that share an address: forked from this one, told by a pipe what to do, and killed.
+#include "soft/driver/udp/shared_address.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "base/byte_order.h"
+#include "soft/driver/udp/bound_socket.h"
+#include "soft/driver/udp/rendezvous.h"
+#include "soft/driver/udp/socket_address.h"
+#include "soft/driver/udp/test_network.h"
+#include "soft/wire/mad.h"
+
+namespace verbena::soft::udp {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kTcp = 0x0106'0000;
+
+std::string answer_of(const Result<void>& result) { return result ? "ok" : result.error().to_string(); }
+
+bool arrives(int fd) {
+  pollfd waiting{fd, POLLIN, 0};
+  return ::poll(&waiting, 1, 5'000) == 1;
+}
+
+// A process at an address. It does what a line says and answers with a line.
+class Member {
+ public:
+  explicit Member(const Gid& address) {
+    int in[2], out[2];
+    EXPECT_TRUE(::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(in[1]);
+      ::close(out[0]);
+      run(address, in[0], out[1]);
+      ::_exit(0);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    to_ = Descriptor(in[1]);
+    from_ = Descriptor(out[0]);
+    greeting = read_line(from_.get());
+  }
+  ~Member() { kill(SIGKILL); }
+  Member(Member&& other) noexcept
+      : greeting(other.greeting), pid_(std::exchange(other.pid_, 0)), to_(std::move(other.to_)),
+        from_(std::move(other.from_)) {}
+  Member& operator=(Member&&) = delete;
+
+  std::string ask(const std::string& words) {
+    EXPECT_EQ(::write(to_.get(), (words + "\n").data(), words.size() + 1), static_cast<ssize_t>(words.size()) + 1);
+    return read_line(from_.get());
+  }
+  void kill(int signal) {
+    if (pid_ == 0) return;
+    ::kill(pid_, signal);
+    if (signal == SIGSTOP || signal == SIGCONT) return;
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+  // Ends it in good order.
+  void leave() {
+    ask("leave");
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+  bool is_in() const { return greeting.rfind("slot ", 0) == 0; }
+  unsigned slot() const { return static_cast<unsigned>(std::stoul(greeting.substr(5))); }
+
+  std::string greeting;  // "slot N", or why not
+
+ private:
+  static std::string read_line(int fd) {
+    std::string line;
+    for (char c; ::read(fd, &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+  static void run(const Gid& address, int in, int out) {
+    auto opened = address.is_zero() ? SharedAddress::open_free_loopback() : SharedAddress::open(address);
+    const auto say = [out](const std::string& words) {
+      [[maybe_unused]] const ssize_t n = ::write(out, (words + "\n").data(), words.size() + 1);
+    };
+    if (!opened) return say(opened.error().to_string());
+    std::unique_ptr<SharedAddress> shared = std::move(*opened);
+    Descriptor socket = std::move(*shared->receiving_socket());
+    say("slot " + std::to_string(shared->ids().value));
+    for (;;) {
+      std::istringstream words(read_line(in));
+      std::string command;
+      std::uint32_t number = 0;
+      words >> command >> number;
+      std::byte bytes[512];
+      if (command == "listen") say(answer_of(shared->announce(kTcp | number)));
+      if (command == "stop") say(answer_of(shared->withdraw(kTcp | number)));
+      if (command == "address") say(shared->local().gid.to_string());
+      if (command == "explain") say(shared->explain());
+      if (command == "read")
+        say(arrives(socket.get()) ? std::to_string(::recv(socket.get(), bytes, 512, 0)) : "nothing");
+      if (command == "quiet") say(::recv(socket.get(), bytes, 512, MSG_DONTWAIT) < 0 ? "yes" : "no");
+      if (command == "inbox") {
+        std::size_t total = 0;
+        if (arrives(shared->inbox().fd()))
+          for (const Stray& stray : shared->inbox().take()) total += stray.bytes.size();
+        say(std::to_string(total));
+      }
+      if (command == "leave" || command.empty()) {
+        shared.reset();
+        return say("left");
+      }
+    }
+  }
+
+  pid_t pid_ = 0;
+  Descriptor to_, from_;
+};
+
+std::vector<std::byte> data_for(unsigned slot, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  store_be24(&bytes[5], slot << 18 | 0x1234);
+  return bytes;
+}
+
+std::vector<std::byte> management(wire::CmAttribute attribute, std::uint32_t port) {
+  std::vector<std::byte> bytes(280);
+  store_be24(&bytes[5], 1);
+  store_be16(&bytes[36], static_cast<std::uint16_t>(attribute));
+  store_be64(&bytes[52], kTcp | port);
+  return bytes;
+}
+
+class SharedAddressTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
+  }
+  // Nothing may be left of a test: not the port, not a name.
+  void TearDown() override {
+    if (!testing::TestNetwork::enter().is_private()) return;
+    std::ifstream names("/proc/thread-self/net/unix"), sockets("/proc/thread-self/net/udp");
+    std::stringstream text;
+    text << names.rdbuf();
+    EXPECT_THAT(text.str(), ::testing::Not(HasSubstr("@verbena")));
+    text.str("");
+    text << sockets.rdbuf();
+    EXPECT_THAT(text.str(), ::testing::Not(HasSubstr(":12B7")));
+  }
+  void send(const std::vector<std::byte>& datagram) const {
+    const Descriptor from = std::move(*make_udp_socket(address_));
+    const SocketAddress to(address_, wire::kRocePort, 0);
+    EXPECT_EQ(::sendto(from.get(), datagram.data(), datagram.size(), 0, &to.any, to.size),
+              static_cast<ssize_t>(datagram.size()));
+  }
+  Member member() const { return Member(address_); }
+
+  const Gid address_ = Gid::from_ipv4(127, 0, 0, 1);
+};
+
+TEST_F(SharedAddressTest, each_process_gets_what_begins_with_its_slot) {
+  std::vector<Member> members;
+  for (int i = 0; i < 4; ++i) members.push_back(member());
+  std::size_t size = 100;
+  for (Member& m : members) {
+    ASSERT_TRUE(m.is_in()) << m.greeting;
+    send(data_for(m.slot(), size));
+    EXPECT_EQ(m.ask("read"), std::to_string(size++));
+  }
+  for (Member& m : members) EXPECT_EQ(m.ask("quiet"), "yes");
+  EXPECT_THAT(members[0].ask("explain"), HasSubstr("with 3 other processes"));
+}
+
+TEST_F(SharedAddressTest, any_may_go_in_any_order_and_the_others_stay) {
+  std::vector<Member> members;
+  for (int i = 0; i < 5; ++i) members.push_back(member());
+  members[0].kill(SIGKILL);  // the first, which opened it all
+  members[2].leave();
+  Member late = member();
+  ASSERT_TRUE(late.is_in()) << late.greeting;
+  members[1].kill(SIGKILL);
+  members[3].kill(SIGABRT);
+  Member last = member();
+  ASSERT_TRUE(last.is_in()) << last.greeting;
+  for (Member* m : {&members[4], &late, &last}) {
+    send(data_for(m->slot(), 77));
+    EXPECT_EQ(m->ask("read"), "77");
+  }
+}
+
+TEST_F(SharedAddressTest, a_slot_of_the_dead_is_taken_again_without_what_it_did_not_read) {
+  Member keeper = member();
+  std::vector<Member> others;
+  for (unsigned i = 1; i < kSlots; ++i) {
+    others.push_back(member());
+    ASSERT_TRUE(others.back().is_in()) << others.back().greeting;
+  }
+  const Member refused = member();
+  EXPECT_THAT(refused.greeting, HasSubstr("ResourceExhausted"));
+  EXPECT_THAT(refused.greeting, HasSubstr("all 64 places"));
+  const unsigned slot = others[9].slot();
+  send(data_for(slot, 99));
+  others[9].kill(SIGKILL);
+  Member heir = member();
+  ASSERT_TRUE(heir.is_in()) << heir.greeting;
+  EXPECT_EQ(heir.slot(), slot);
+  EXPECT_EQ(heir.ask("quiet"), "yes");
+}
+
+TEST_F(SharedAddressTest, requests_find_who_listens_and_nobody_else_may) {
+  Member a = member(), b = member();
+  EXPECT_EQ(a.ask("listen 7471"), "ok");
+  const std::string refusal = b.ask("listen 7471");
+  EXPECT_THAT(refusal, HasSubstr("AddressInUse"));
+  EXPECT_THAT(refusal, HasSubstr(std::to_string(a.pid())));
+  EXPECT_EQ(b.ask("listen 7472"), "ok");
+  send(management(wire::CmAttribute::Req, 7472));
+  EXPECT_EQ(b.ask("read"), "280");
+  send(management(wire::CmAttribute::Req, 7471));
+  EXPECT_EQ(a.ask("read"), "280");
+}
+
+TEST_F(SharedAddressTest, a_service_is_free_when_its_listener_stops_or_dies) {
+  Member a = member(), b = member(), c = member();
+  EXPECT_EQ(a.ask("listen 7471"), "ok");
+  EXPECT_EQ(a.ask("stop 7471"), "ok");
+  send(management(wire::CmAttribute::Req, 7471));  // of a connection it has begun, perhaps
+  EXPECT_EQ(a.ask("read"), "280");
+  EXPECT_EQ(b.ask("listen 7471"), "ok");
+  b.kill(SIGKILL);
+  EXPECT_EQ(c.ask("listen 7471"), "ok");
+  send(management(wire::CmAttribute::Req, 7471));
+  EXPECT_EQ(c.ask("read"), "280");
+}
+
+TEST_F(SharedAddressTest, a_request_nobody_listens_for_reaches_one_and_a_refusal_without_id_reaches_all) {
+  Member a = member(), b = member();
+  send(management(wire::CmAttribute::Rej, 0));
+  EXPECT_EQ(a.ask("inbox"), "280");
+  EXPECT_EQ(b.ask("inbox"), "280");
+  a.kill(SIGKILL);
+  send(management(wire::CmAttribute::Req, 9));
+  EXPECT_EQ(b.ask("inbox"), "280");
+}
+
+TEST_F(SharedAddressTest, datagrams_that_a_network_card_joined_are_parted_again) {
+  Member other = member();
+  {
+    auto shared = SharedAddress::open(address_);
+    ASSERT_TRUE(shared) << shared.error().to_string();
+    const unsigned mine = (*shared)->ids().value;
+    ReceivedTrain train;
+    std::vector<std::byte> bytes;
+    for (const unsigned slot : {mine, mine, other.slot(), other.slot(), other.slot(), mine}) {
+      const auto datagram = data_for(slot, 100);
+      bytes.insert(bytes.end(), datagram.begin(), datagram.end());
+    }
+    train.path = {address_, address_, 50'000};
+    train.bytes = std::span(bytes).first(200);
+    train.segment_bytes = 100;
+    EXPECT_TRUE((*shared)->is_ours(train));
+    train.bytes = bytes;
+    EXPECT_FALSE((*shared)->is_ours(train));
+    (*shared)->sort(train);
+    std::vector<std::size_t> sizes;
+    for (const Stray& stray : (*shared)->inbox().take()) sizes.push_back(stray.bytes.size());
+    EXPECT_THAT(sizes, ::testing::ElementsAre(200u, 100u));
+    EXPECT_EQ(other.ask("inbox"), "300");
+  }
+}
+
+TEST_F(SharedAddressTest, one_device_of_a_process_alone_is_at_an_address) {
+  auto first = SharedAddress::open(address_);
+  ASSERT_TRUE(first) << first.error().to_string();
+  auto second = SharedAddress::open(address_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), ErrorCode::AddressInUse);
+  EXPECT_THAT(second.error().context(), HasSubstr("process " + std::to_string(::getpid()) + " (udp_test"));
+  EXPECT_THAT(second.error().context(), HasSubstr("4791"));
+  first->reset();
+  EXPECT_TRUE(SharedAddress::open(address_));
+}
+
+TEST_F(SharedAddressTest, without_an_address_each_takes_a_free_one_that_others_may_join_by_name) {
+  Member first = Member(Gid{}), second = Member(Gid{});
+  EXPECT_EQ(first.ask("address"), "127.0.0.1");
+  EXPECT_EQ(second.ask("address"), "127.0.0.2");
+  const Member third = Member(Gid::from_ipv4(127, 0, 0, 2));
+  EXPECT_TRUE(third.is_in()) << third.greeting;
+  first.leave();
+  EXPECT_EQ(Member(Gid{}).ask("address"), "127.0.0.1");
+}
+
+TEST_F(SharedAddressTest, a_forked_child_keeps_nothing_alive) {
+  pid_t child = 0;
+  int end[2];
+  ASSERT_EQ(::pipe(end), 0);
+  {
+    auto shared = SharedAddress::open(address_);
+    ASSERT_TRUE(shared);
+    child = ::fork();
+    if (child == 0) {
+      char byte;
+      ::close(end[1]);
+      [[maybe_unused]] const ssize_t n = ::read(end[0], &byte, 1);
+      ::_exit(0);
+    }
+    Member other = member();
+    EXPECT_TRUE(other.is_in()) << other.greeting;
+  }
+  TearDown();  // while the child lives
+  {
+    auto again = SharedAddress::open(address_);
+    ASSERT_TRUE(again) << again.error().to_string();
+    EXPECT_THAT((*again)->explain(), HasSubstr("alone"));
+  }
+  ::close(end[1]);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(SharedAddressTest, stopped_processes_stop_nobody_who_can_ask_another) {
+  Member stopped = member(), awake = member();
+  stopped.kill(SIGSTOP);
+  Member late = member();
+  EXPECT_TRUE(late.is_in()) << late.greeting;
+  EXPECT_EQ(late.ask("listen 7471"), "ok");
+  awake.leave();
+  late.leave();
+  const Member refused = member();  // all who are left are stopped
+  EXPECT_THAT(refused.greeting, HasSubstr("AddressInUse"));
+  EXPECT_THAT(refused.greeting, HasSubstr("stopped"));
+  stopped.kill(SIGCONT);
+  EXPECT_TRUE(member().is_in());
+}
+
+TEST_F(SharedAddressTest, a_port_of_somebody_who_does_not_share_is_not_taken) {
+  const Descriptor foreign = std::move(*make_udp_socket(address_));
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(foreign.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on), 0);
+  ASSERT_EQ(bind_to(foreign.get(), *find_local_address(address_), wire::kRocePort), 0);
+  auto refused = SharedAddress::open(address_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::AddressInUse);
+  EXPECT_THAT(refused.error().context(), HasSubstr("process " + std::to_string(::getpid())));
+  auto free = SharedAddress::open_free_loopback();
+  ASSERT_TRUE(free) << free.error().to_string();
+  EXPECT_EQ((*free)->local().gid, Gid::from_ipv4(127, 0, 0, 2));
+}
+
+TEST_F(SharedAddressTest, what_is_no_member_is_told_from_one) {
+  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  const Descriptor squatter(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  name.copy(at.sun_path + 1, name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  ASSERT_EQ(::bind(squatter.get(), reinterpret_cast<const sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(squatter.get(), 8), 0);
+  const auto tell = [&](const std::string& words) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Descriptor guest(::accept(squatter.get(), nullptr, nullptr));
+      [[maybe_unused]] const ssize_t n = ::send(guest.get(), words.data(), words.size(), 0);
+      ::_exit(0);
+    }
+    const auto refused = SharedAddress::open(address_);
+    ::waitpid(child, nullptr, 0);
+    return refused ? std::string("let in") : refused.error().to_string();
+  };
+  EXPECT_THAT(tell("good day"), HasSubstr("none of ours"));
+  const std::uint32_t newer[3] = {0x5645'5242, 99, 0};
+  EXPECT_THAT(tell({reinterpret_cast<const char*>(newer), sizeof newer}), HasSubstr("version 99"));
+  const std::uint32_t empty[3] = {0x5645'5242, 1, 0};
+  EXPECT_THAT(tell({reinterpret_cast<const char*>(empty), sizeof empty}), HasSubstr("not what it should be"));
+}
+
+TEST_F(SharedAddressTest, all_come_and_go_at_once_and_everybody_gets_in) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int round = 0; round < 25; ++round) {
+        auto shared = SharedAddress::open(address_);
+        if (!shared || !(*shared)->announce(kTcp | static_cast<std::uint32_t>(7'000 + i))) ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST_F(SharedAddressTest, members_whom_a_guest_woke_in_vain_can_leave) {
+  std::vector<Member> members;
+  for (int i = 0; i < 12; ++i) members.push_back(member());
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(member().is_in());
+  for (Member& m : members) m.leave();
+}
+
+TEST_F(SharedAddressTest, foreign_and_wildcard_addresses_are_refused) {
+  const auto opened = SharedAddress::open(Gid::from_ipv4(192, 0, 2, 77));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), ErrorCode::AddressNotAvailable);
+  EXPECT_THAT(opened.error().context(), HasSubstr("127.0.0.1 (lo)"));
+  EXPECT_EQ(SharedAddress::open(Gid::from_ipv4(0, 0, 0, 0)).error().code(), ErrorCode::AddressNotAvailable);
+}
+
+TEST_F(SharedAddressTest, says_who_is_in_the_way_when_all_loopback_addresses_are_taken) {
+  const Member one = Member(Gid{}), two = Member(Gid{});
+  const auto third = SharedAddress::open_free_loopback(2);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code(), ErrorCode::AddressInUse);
+  EXPECT_THAT(third.error().context(), HasSubstr("process " + std::to_string(one.pid())));
+}
+
+}  // namespace
+}  // namespace verbena::soft::udp
