@@ -10,6 +10,46 @@
 namespace verbena::soft {
 namespace {
 
+TEST(Nic, draws_numbers_from_its_slot_alone) {
+  NicConfig config;
+  config.address = Gid::from_ipv4(192, 0, 2, 1);
+  config.ids = {6, 41};
+  SeededRandom random(3);
+  Nic nic(config, random);
+  Nic::QpInit init;
+  init.pd = *nic.create_pd();
+  init.send_cq = init.receive_cq = *nic.create_cq(16);
+  std::uint32_t seen = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto made = nic.create_qp(init);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->qpn.value() >> 18, 41u);
+    seen |= made->qpn.value();
+  }
+  EXPECT_EQ(seen & 0x3'ffff, 0x3'ffffu);  // the rest is random
+  init.qpn = Qpn{0x12345};
+  EXPECT_FALSE(nic.create_qp(init)) << "a number of another slot";
+}
+
+TEST(Nic, communication_ids_begin_with_its_slot) {
+  NicConfig config;
+  config.address = Gid::from_ipv4(192, 0, 2, 1);
+  config.ids = {6, 41};
+  SeededRandom random(3);
+  Nic nic(config, random);
+  cm::ConnectParams to;
+  to.remote = Gid::from_ipv4(192, 0, 2, 2);
+  to.port = 7471;
+  to.qpn = Qpn{0xa40001};
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(nic.cm().connect({}, to));
+    cm::OutgoingMad mad;
+    ASSERT_TRUE(nic.cm().poll_transmit({}, mad));
+    constexpr std::size_t kLocalCommIdAt = 24;
+    EXPECT_EQ(std::to_integer<unsigned>(mad.bytes[kLocalCommIdAt]) >> 2, 41u);
+  }
+}
+
 struct Side {
   Side(std::uint8_t last, std::uint64_t seed) : random(seed), nic(config(last), random) {
     pd = *nic.create_pd();

@@ -238,7 +238,7 @@ SharedAddress::~SharedAddress() {
   }
   set(sockets_[slot_].get(), SOL_SOCKET, SO_RCVBUF, 0);
   if (table_.withdraw_all()) [[maybe_unused]] const auto steered = steer();
-  holding_->release();
+  let_go();
 }
 
 void SharedAddress::start() {
@@ -256,6 +256,8 @@ Result<Descriptor> SharedAddress::receiving_socket() const {
   holding_->add(socket.get());
   return socket;
 }
+
+void SharedAddress::let_go() { holding_->release(); }
 
 // A kernel that takes no filter of that length takes a shorter one: the lobby knows all services.
 Result<void> SharedAddress::steer() {

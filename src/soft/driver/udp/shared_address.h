@@ -39,6 +39,9 @@ class SharedAddress {
   // The slot's, for one Receiver.
   Result<Descriptor> receiving_socket() const;
 
+  // Before that socket is closed: from now on a forked child may keep what we hold alive.
+  void let_go();
+
   // Whether all of a train that came to our socket is ours. A network card may join datagrams of one flow.
   bool is_ours(const ReceivedTrain& train) const;
   // Hands what is not ours to whom it belongs, what is to the inbox.

@@ -40,13 +40,16 @@ bool arrives(int fd) {
 // A process at an address. It does what a line says and answers with a line.
 class Member {
  public:
-  explicit Member(const Gid& address) {
+  enum class When { AtOnce, Later };
+  // Later: by come(). A process is forked before this one has threads: a sanitizer wants no threads in a child of such.
+  explicit Member(const Gid& address, When when = When::AtOnce) {
     int in[2], out[2];
     EXPECT_TRUE(::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(in[1]);
       ::close(out[0]);
+      if (when == When::Later) read_line(in[0]);
       run(address, in[0], out[1]);
       ::_exit(0);
     }
@@ -54,8 +57,9 @@ class Member {
     ::close(out[1]);
     to_ = Descriptor(in[1]);
     from_ = Descriptor(out[0]);
-    greeting = read_line(from_.get());
+    if (when == When::AtOnce) greeting = read_line(from_.get());
   }
+  void come() { greeting = ask("come"); }
   ~Member() { kill(SIGKILL); }
   Member(Member&& other) noexcept
       : greeting(other.greeting), pid_(std::exchange(other.pid_, 0)), to_(std::move(other.to_)),
@@ -307,6 +311,7 @@ TEST_F(SharedAddressTest, a_forked_child_keeps_nothing_alive) {
   int end[2];
   ASSERT_EQ(::pipe(end), 0);
   {
+    Member other(address_, Member::When::Later);
     auto shared = SharedAddress::open(address_);
     ASSERT_TRUE(shared);
     child = ::fork();
@@ -316,7 +321,7 @@ TEST_F(SharedAddressTest, a_forked_child_keeps_nothing_alive) {
       [[maybe_unused]] const ssize_t n = ::read(end[0], &byte, 1);
       ::_exit(0);
     }
-    Member other = member();
+    other.come();
     EXPECT_TRUE(other.is_in()) << other.greeting;
   }
   TearDown();  // while the child lives
@@ -410,6 +415,31 @@ TEST_F(SharedAddressTest, members_whom_a_guest_woke_in_vain_can_leave) {
   for (int i = 0; i < 12; ++i) members.push_back(member());
   for (int i = 0; i < 40; ++i) EXPECT_TRUE(member().is_in());
   for (Member& m : members) m.leave();
+}
+
+TEST_F(SharedAddressTest, killed_at_any_moment_a_process_leaves_nothing_in_the_way) {
+  Member keeper = member();
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) {
+        auto shared = SharedAddress::open(address_);
+        for (std::uint32_t port = 7'000; shared && port < 7'010; ++port) {
+          const bool one = (*shared)->announce(kTcp | port).has_value();
+          const bool other = (*shared)->withdraw(kTcp | (port - 1)).has_value();
+          if (!one || !other) ::_exit(1);
+        }
+      }
+    }
+    ::usleep(static_cast<useconds_t>(137 * i % 4'000));
+    EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "it failed by itself";
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  Member late = member();
+  ASSERT_TRUE(late.is_in()) << late.greeting;
+  for (int port = 7'000; port < 7'010; ++port) EXPECT_EQ(late.ask("listen " + std::to_string(port)), "ok");
+  EXPECT_THAT(keeper.ask("explain"), HasSubstr("with 1 other process of this user"));
 }
 
 TEST_F(SharedAddressTest, foreign_and_wildcard_addresses_are_refused) {

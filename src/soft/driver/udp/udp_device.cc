@@ -29,6 +29,7 @@ class UdpPort final : public Port {
  public:
   UdpPort(std::unique_ptr<SharedAddress> shared, SocketSet sockets)
       : shared_(std::move(shared)), sockets_(std::move(sockets)) {}
+  ~UdpPort() override { shared_->let_go(); }
 
   bool receive(DatagramSink& sink) override {
     const bool handed_over = shared_->inbox().waits();
