@@ -112,6 +112,24 @@ def processes_die_and_the_others_go_on(setting):
         say(f"{len(pingers)} clients went on while three processes were killed, and no ping was lost")
 
 
+def who_was_alone_goes_on_when_others_come(setting):
+    with TwoNetworks() as (here, there):
+        server = serve(setting, here, "ping", "-s")
+        first = Pinger(setting, there, server, "--op", "write", "--size", "100000")
+        check(len(here.left()) == 2, f"the port and the meeting place of one who is alone: {here.left()}")
+        wait_until(lambda: len(there.left()) == 2, "the client is there")
+        late = serve(setting, here, "ping", "-s")
+        Pinger(setting, there, late, count=20).finish()
+        Pinger(setting, there, server, count=20).finish()
+        check(first.process.poll() is None, "the first client was not at work any more")
+        check(len(here.left()) > 60 and len(there.left()) > 60, "they share")
+        first.finish()
+        server.stop()
+        Pinger(setting, there, late, count=20).finish()
+        late.stop()
+        say("no ping was lost when both ends were joined by others")
+
+
 def files_arrive_whole_at_processes_that_share(setting):
     with TwoNetworks() as (here, there):
         for i in range(2):
@@ -149,5 +167,5 @@ def a_port_of_an_address_is_listened_on_by_one_process(setting):
 
 
 if __name__ == "__main__":
-    main(processes_die_and_the_others_go_on, files_arrive_whole_at_processes_that_share,
-         a_port_of_an_address_is_listened_on_by_one_process)
+    main(processes_die_and_the_others_go_on, who_was_alone_goes_on_when_others_come,
+         files_arrive_whole_at_processes_that_share, a_port_of_an_address_is_listened_on_by_one_process)

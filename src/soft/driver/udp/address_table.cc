@@ -126,10 +126,9 @@ Result<AddressTable::Lock> AddressTable::lock_services() {
 }
 
 // Under the lock, so that nobody takes what the slot's last owner left for the new one's.
-Result<std::optional<unsigned>> AddressTable::claim_slot(RandomSource& random) {
+Result<std::optional<unsigned>> AddressTable::claim_slot(unsigned first) {
   auto lock = lock_services();
   if (!lock) return std::move(lock).error();
-  const auto first = static_cast<unsigned>(random.below(kSlots));
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned slot = (first + i) % kSlots;
     if (!lock_byte(fd(), slot)) continue;

@@ -11,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/random.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/udp/steering.h"
 #include "verbena/base/result.h"
@@ -33,8 +32,8 @@ class AddressTable {
 
   int fd() const { return memory_.get(); }
 
-  // Takes a free slot, a random one, until the table closes; nullopt when all are taken. Once.
-  Result<std::optional<unsigned>> claim_slot(RandomSource& random);
+  // Takes a free slot until the table closes, `first` or one behind it; nullopt when all are taken. Once.
+  Result<std::optional<unsigned>> claim_slot(unsigned first);
   // Tells others that this process answers in its slot now, as `incarnation`; not 0.
   void publish(std::uint64_t incarnation);
   // Whether a process, this one included, holds the slot.

@@ -29,7 +29,7 @@ TEST(AddressTable, any_bytes_of_others_do_no_harm) {
   for (int round = 0; round < 200; ++round) {
     auto table = AddressTable::create();
     ASSERT_TRUE(table);
-    const auto slot = table->claim_slot(random);
+    const auto slot = table->claim_slot(static_cast<unsigned>(random.below(kSlots)));
     ASSERT_TRUE(slot && *slot);
     table->publish(random.next_u64() | 1);
     const bool sparse = round % 2 == 0;
@@ -54,8 +54,7 @@ TEST(AddressTable, any_bytes_of_others_do_no_harm) {
 TEST(AddressTable, who_dies_with_the_lock_holds_nobody_up) {
   auto table = AddressTable::create();
   ASSERT_TRUE(table);
-  SeededRandom random(12);
-  ASSERT_TRUE(table->claim_slot(random));
+  ASSERT_TRUE(table->claim_slot(9));
   table->publish(1);
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -83,8 +82,7 @@ TEST(AddressTable, who_dies_with_the_lock_holds_nobody_up) {
 TEST(AddressTable, all_services_that_fit_can_be_announced_and_one_more_is_refused) {
   auto table = AddressTable::create();
   ASSERT_TRUE(table);
-  SeededRandom random(13);
-  const auto slot = table->claim_slot(random);
+  const auto slot = table->claim_slot(9);
   ASSERT_TRUE(slot && *slot);
   table->publish(7);
   for (std::uint32_t i = 1; i <= kMostServices; ++i) ASSERT_TRUE(table->announce(i)) << i;

@@ -17,33 +17,47 @@ namespace verbena::soft::udp::holdings {
 namespace {
 
 struct State {
+  std::mutex forks;  // before mutex
   std::mutex mutex;
   std::map<std::string, std::uint64_t> places;
   std::vector<int> descriptors;
   std::uint64_t last_stay = 0;
-  int nothing = ::eventfd(0, EFD_CLOEXEC);
 };
 
 void before_fork();
-void after_fork_in_parent();
+void after_fork();
 void after_fork_in_child();
 
 // Lives as long as the process: a fork may come at any time.
 State& state() {
   static State* const all = [] {
-    VERBENA_ASSERT(::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
+    VERBENA_ASSERT(::pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0);
     return new State;
   }();
   return *all;
 }
 
-void before_fork() { state().mutex.lock(); }
-void after_fork_in_parent() { state().mutex.unlock(); }
-void after_fork_in_child() {
-  for (const int fd : state().descriptors) ::dup3(state().nothing, fd, O_CLOEXEC);
-  state().descriptors.clear();
-  state().places.clear();
+void before_fork() {
+  state().forks.lock();
+  state().mutex.lock();
+}
+void after_fork() {
   state().mutex.unlock();
+  state().forks.unlock();
+}
+// Closing the first makes room for what all become.
+void after_fork_in_child() {
+  std::vector<int>& all = state().descriptors;
+  if (!all.empty()) {
+    ::close(all.front());
+    const int nothing = ::eventfd(0, EFD_CLOEXEC);
+    for (const int fd : all)
+      if (fd != nothing) ::dup3(nothing, fd, O_CLOEXEC);
+    if (std::find(all.begin(), all.end(), nothing) == all.end()) ::close(nothing);
+  }
+  all.clear();
+  state().places.clear();
+  after_fork();
 }
 
 }  // namespace
@@ -73,5 +87,7 @@ void forget(int fd) {
   const std::lock_guard guard(state().mutex);
   std::erase(state().descriptors, fd);
 }
+
+std::unique_lock<std::mutex> no_fork() { return std::unique_lock(state().forks); }
 
 }  // namespace verbena::soft::udp::holdings

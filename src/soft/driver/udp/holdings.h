@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 namespace verbena::soft::udp::holdings {
@@ -16,5 +17,7 @@ void leave(std::uint64_t stay);
 // Before the descriptor is used, and before it is closed.
 void keep_from_children(int fd);
 void forget(int fd);
+// No child is forked while it lives: a descriptor that is made meanwhile is in none.
+std::unique_lock<std::mutex> no_fork();
 
 }  // namespace verbena::soft::udp::holdings

@@ -48,7 +48,7 @@ class Mailbox {
 class Inbox {
  public:
   Inbox();
-  // Readable while something waits.
+  // Readable while something waits; -1 when the process had no descriptor left.
   int fd() const { return event_.get(); }
   bool waits() const { return waits_.load(std::memory_order_relaxed); }
   // False, and lost, when too much waits.

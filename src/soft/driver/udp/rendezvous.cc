@@ -26,6 +26,7 @@ struct Greeting {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t descriptors = 0;
+  std::uint32_t refusal = 0;  // an errno
 };
 
 struct Name {
@@ -70,7 +71,7 @@ struct Control {
 };
 
 Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::string& name) {
-  Greeting greeting{0, 0, 0};
+  Greeting greeting{0, 0, 0, 0};
   iovec piece{&greeting, sizeof greeting};
   Control control;
   msghdr message{};
@@ -82,7 +83,7 @@ Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::
   if (size < 0 && errno == EAGAIN)
     return Error(ErrorCode::AddressInUse,
                  "process " + std::to_string(credentials_of(fd).pid) + " opened @" + name +
-                     ", and none that shares the address answers there: are they all stopped?");
+                     ", and none that shares the address answers there: are they all stopped, or out of descriptors?");
   if (size <= 0) return std::optional<std::vector<Descriptor>>{};
   std::vector<Descriptor> all = take_descriptors(message);
   if (static_cast<std::size_t>(size) != sizeof greeting || greeting.magic != kMagic)
@@ -92,6 +93,13 @@ Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::
                                               std::to_string(greeting.version) + ", this one by version " +
                                               std::to_string(kVersion) +
                                               ": use one release of Verbena, or another address");
+  if (greeting.refusal != 0)
+    return Error(ErrorCode::ResourceExhausted,
+                 "process " + std::to_string(credentials_of(fd).pid) + ", alone at the address, cannot open the " +
+                     std::to_string(greeting.descriptors) + " descriptors that sharing takes (" +
+                     std::strerror(static_cast<int>(greeting.refusal)) +
+                     "): raise its RLIMIT_NOFILE, or use another address",
+                 static_cast<int>(greeting.refusal), ErrorDomain::Errno);
   if ((message.msg_flags & MSG_CTRUNC) != 0 || all.size() != greeting.descriptors)
     return Error(ErrorCode::ResourceExhausted,
                  "sharing the address takes " + std::to_string(greeting.descriptors) +
@@ -145,9 +153,15 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name) {
   return read_greeting(socket.get(), name);
 }
 
-void admit(int meeting_place, std::span<const int> descriptors) {
-  const Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!guest || credentials_of(guest.get()).uid != ::geteuid()) return;
+Result<std::optional<Descriptor>> meet(int meeting_place) {
+  Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest && credentials_of(guest.get()).uid == ::geteuid()) return std::optional(std::move(guest));
+  if (!guest && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+    return Error::from_errno(errno, "let a process share the address");
+  return std::optional<Descriptor>{};
+}
+
+void let_in(int guest, std::span<const int> descriptors) {
   Greeting greeting;
   greeting.descriptors = static_cast<std::uint32_t>(descriptors.size());
   iovec piece{&greeting, sizeof greeting};
@@ -162,7 +176,14 @@ void admit(int meeting_place, std::span<const int> descriptors) {
   item->cmsg_type = SCM_RIGHTS;
   item->cmsg_len = CMSG_LEN(descriptors.size_bytes());
   std::memcpy(CMSG_DATA(item), descriptors.data(), descriptors.size_bytes());
-  ::sendmsg(guest.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::sendmsg(guest, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void refuse(int guest, unsigned descriptors, int error) {
+  Greeting greeting;
+  greeting.descriptors = descriptors;
+  greeting.refusal = static_cast<std::uint32_t>(error);
+  ::send(guest, &greeting, sizeof greeting, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 bool is_meeting_place(int fd, const std::string& name) {

@@ -23,11 +23,16 @@ Result<std::optional<Descriptor>> found(const std::string& name);
 bool exists(const std::string& name);
 
 // What a member passes on; nullopt when it went before it could: ask again. Errors: AddressInUse when another user or
-// something else has the name or nobody there answers, NotSupported when they are of another version.
+// something else has the name or nobody there answers, NotSupported when they are of another version, ResourceExhausted
+// when this process or the one there lacks descriptors.
 Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name);
 
-// Lets in who waits at the meeting place, if he is of our user.
-void admit(int meeting_place, std::span<const int> descriptors);
+// Who waits at the meeting place and is of our user; nullopt when there is none, or another member met him. Errors:
+// this process can meet nobody now.
+Result<std::optional<Descriptor>> meet(int meeting_place);
+void let_in(int guest, std::span<const int> descriptors);
+// `error`: an errno, why this process cannot make the `descriptors` that sharing takes.
+void refuse(int guest, unsigned descriptors, int error);
 bool is_meeting_place(int fd, const std::string& name);
 
 }  // namespace verbena::soft::udp::rendezvous

@@ -2,7 +2,7 @@
 #include "soft/driver/udp/shared_address.h"
 
 #include <fcntl.h>
-#include <netinet/udp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 
 #include "base/assert.h"
 #include "base/quiet_thread.h"
@@ -22,6 +23,7 @@
 #include "soft/driver/udp/port_owner.h"
 #include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/socket_address.h"
+#include "soft/driver/udp/socket_group.h"
 
 namespace verbena::soft::udp {
 namespace {
@@ -30,6 +32,9 @@ constexpr int kTries = 200;  // to meet members that come and go
 constexpr std::chrono::milliseconds kPause{5};
 constexpr std::size_t kMostRoutes = 512;  // in the filter; the lobby knows them all
 constexpr int kMostDrained = 1 << 16;
+constexpr unsigned kBefore = 2;  // of what is passed on: the meeting place and the table
+constexpr int kPauseMs = 100;  // when no descriptor is left to meet a guest with
+constexpr unsigned kCost = kSlots + 2;  // descriptors: the others' sockets, one to read them by, the mailbox
 
 bool set(int fd, int level, int name, int value) {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
@@ -54,24 +59,6 @@ std::string place_name(const std::string& meeting_place) {
   return std::to_string(network.st_ino) + " " + meeting_place;
 }
 
-// The first is bound for itself alone, which fails when anybody else has the port; what joins it makes the group.
-Result<std::vector<Descriptor>> open_sockets(const LocalAddress& local) {
-  std::vector<Descriptor> all;
-  for (unsigned i = 0; i <= kLobby; ++i) {
-    auto socket = make_udp_socket(local.gid);
-    if (!socket) return std::move(socket).error();
-    if (i != 0) set(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
-    if (const int error = bind_to(socket->get(), local, wire::kRocePort))
-      return bind_error(local.gid, wire::kRocePort, error);
-    if (i == 0) set(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
-    if (i != kLobby) set(socket->get(), SOL_SOCKET, SO_RCVBUF, 0);  // nobody reads it yet
-    // The kernel asks any of the group whether datagrams may be joined.
-    set(socket->get(), IPPROTO_UDP, UDP_GRO, 1);
-    all.push_back(std::move(*socket));
-  }
-  return all;
-}
-
 bool is_bound(int fd, const LocalAddress& local) {
   SocketAddress at;
   at.size = sizeof at.v6;
@@ -79,6 +66,12 @@ bool is_bound(int fd, const LocalAddress& local) {
   socklen_t type_size = sizeof type;
   return ::getsockname(fd, &at.any, &at.size) == 0 && at.gid() == local.gid && at.port() == wire::kRocePort &&
          ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_DGRAM;
+}
+
+void watch(int events, int fd, std::uint32_t kinds) {
+  epoll_event event{kinds, {}};
+  event.data.fd = fd;
+  ::epoll_ctl(events, EPOLL_CTL_ADD, fd, &event);
 }
 
 // What the slot's last owner did not read.
@@ -99,13 +92,16 @@ Descriptor duplicate(const Descriptor& from) {
 // This process at the address, and what it holds there.
 struct SharedAddress::Holding {
   std::uint64_t stay = 0;
+  std::mutex mutex;
   std::vector<int> descriptors;
 
   void add(int fd) {
+    const std::lock_guard guard(mutex);
     holdings::keep_from_children(fd);
     descriptors.push_back(fd);
   }
   void release() {
+    const std::lock_guard guard(mutex);
     for (const int fd : descriptors) holdings::forget(fd);
     descriptors.clear();
   }
@@ -161,21 +157,28 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& l
 Result<std::unique_ptr<SharedAddress>> SharedAddress::create(const LocalAddress& local,
                                                              std::unique_ptr<Holding> holding,
                                                              Descriptor meeting_place) {
-  auto sockets = open_sockets(local);
-  if (!sockets && sockets.error().code() == ErrorCode::AddressInUse)
+  auto socket = bind_alone(local);
+  if (!socket && socket.error().code() == ErrorCode::AddressInUse)
     return Error(ErrorCode::AddressInUse,
-                 sockets.error().context() + "; processes of one user can share an address, this one is not shared",
+                 socket.error().context() + "; processes of one user can share an address, this one is not shared",
                  EADDRINUSE, ErrorDomain::Errno);
-  if (!sockets) return std::move(sockets).error();
+  if (!socket) return std::move(socket).error();
   auto table = AddressTable::create();
   if (!table) return std::move(table).error();
-  return settle(local, std::move(holding), std::move(meeting_place), std::move(*table), std::move(*sockets));
+  auto slot = table->claim_slot(0);  // the index of the first of a group
+  if (!slot) return std::move(slot).error();
+  VERBENA_ASSERT(*slot == 0u);
+  CryptoRandom random;
+  std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
+                                                        std::move(*table), std::move(*socket), 0,
+                                                        random.next_u64() | 1));
+  if (auto started = made->start(); !started) return std::move(started).error();
+  return made;
 }
 
 Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& local, std::unique_ptr<Holding> holding,
                                                            std::vector<Descriptor> descriptors) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
-  constexpr std::size_t kBefore = 2;  // the meeting place and the table
   const bool whole = descriptors.size() == kBefore + kSlots + 1 &&
                      rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local)) &&
                      std::all_of(descriptors.begin() + kBefore, descriptors.end(),
@@ -183,18 +186,8 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& l
   if (!whole) return Error(ErrorCode::InvalidArgument, what + "what a member passed on is not what it should be");
   auto table = AddressTable::adopt(std::move(descriptors[1]));
   if (!table) return with_context(what, table.error());
-  Descriptor meeting_place = std::move(descriptors[0]);
-  descriptors.erase(descriptors.begin(), descriptors.begin() + kBefore);
-  return settle(local, std::move(holding), std::move(meeting_place), std::move(*table), std::move(descriptors));
-}
-
-Result<std::unique_ptr<SharedAddress>> SharedAddress::settle(const LocalAddress& local,
-                                                             std::unique_ptr<Holding> holding,
-                                                             Descriptor meeting_place, AddressTable table,
-                                                             std::vector<Descriptor> sockets) {
-  const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
   CryptoRandom random;
-  auto slot = table.claim_slot(random);
+  auto slot = table->claim_slot(static_cast<unsigned>(random.below(kSlots)));
   if (!slot) return with_context(what, slot.error());
   if (!*slot)
     return Error(ErrorCode::ResourceExhausted, what + "all " + std::to_string(kSlots) +
@@ -202,32 +195,34 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::settle(const LocalAddress&
   const std::uint64_t incarnation = random.next_u64() | 1;
   auto mailbox = Mailbox::open(incarnation, local.gid);
   if (!mailbox) return with_context(what, mailbox.error());
+  Descriptor meeting_place = std::move(descriptors[0]);
+  descriptors.erase(descriptors.begin(), descriptors.begin() + kBefore);
+  Descriptor socket = std::move(descriptors[**slot]);
+  descriptors.erase(descriptors.begin() + static_cast<std::ptrdiff_t>(**slot));
+  drain(socket.get());
   std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
-                                                        std::move(table), std::move(sockets), **slot, incarnation,
-                                                        std::move(*mailbox)));
-  drain(made->sockets_[**slot].get());
+                                                        std::move(*table), std::move(socket), **slot, incarnation));
+  made->keep_company(std::move(*mailbox), std::move(descriptors));
   if (auto steered = made->steer(); !steered) return with_context(what, steered.error());
-  made->start();
+  made->is_steered_ = true;
+  if (auto started = made->start(); !started) return std::move(started).error();
   return made;
 }
 
 SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place,
-                             AddressTable table, std::vector<Descriptor> sockets, unsigned slot,
-                             std::uint64_t incarnation, Mailbox mailbox)
+                             AddressTable table, Descriptor socket, unsigned slot, std::uint64_t incarnation)
     : local_(std::move(local)),
       holding_(std::move(holding)),
       meeting_place_(std::move(meeting_place)),
       table_(std::move(table)),
-      sockets_(std::move(sockets)),
+      socket_(std::move(socket)),
       slot_(slot),
       incarnation_(incarnation),
-      mailbox_(std::move(mailbox)),
-      stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  VERBENA_ASSERT(stop_.get() >= 0);
-  passed_on_ = {meeting_place_.get(), table_.fd()};
-  for (const Descriptor& socket : sockets_) passed_on_.push_back(socket.get());
-  for (const int fd : passed_on_) holding_->add(fd);
-  holding_->add(mailbox_.fd());
+      stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  for (const int fd : {meeting_place_.get(), table_.fd(), socket_.get()}) holding_->add(fd);
+  watch(events_.get(), stop_.get(), EPOLLIN);
+  watch(events_.get(), meeting_place_.get(), EPOLLIN);  // all are woken: who is stopped lets nobody in
 }
 
 SharedAddress::~SharedAddress() {
@@ -236,22 +231,57 @@ SharedAddress::~SharedAddress() {
     [[maybe_unused]] const ssize_t n = ::write(stop_.get(), &one, sizeof one);
     attendant_.join();
   }
-  set(sockets_[slot_].get(), SOL_SOCKET, SO_RCVBUF, 0);
+  set(socket_.get(), SOL_SOCKET, SO_RCVBUF, 0);
   if (table_.withdraw_all()) [[maybe_unused]] const auto steered = steer();
   let_go();
 }
 
-void SharedAddress::start() {
-  Descriptor lobby = duplicate(sockets_[kLobby]);
-  VERBENA_ASSERT(lobby.get() >= 0);
-  holding_->add(lobby.get());
-  lobby_ = std::make_unique<Receiver>(std::move(lobby), local_.gid, wire::kRocePort, 1);
+Result<void> SharedAddress::start() {
+  if (!stop_ || !events_ || inbox_.fd() < 0)
+    return Error(ErrorCode::ResourceExhausted,
+                 "share " + to_string(local_.gid, wire::kRocePort) + ": no descriptor is left: raise RLIMIT_NOFILE",
+                 EMFILE, ErrorDomain::Errno);
   table_.publish(incarnation_);
   attendant_ = start_quiet_thread([this] { attend(); });
+  return {};
+}
+
+// `others`: of the slots but ours, then the lobby's.
+void SharedAddress::keep_company(Mailbox mailbox, std::vector<Descriptor> others) {
+  Descriptor lobby = std::move(others.back());
+  others.pop_back();
+  std::vector<int> passed_on{meeting_place_.get(), table_.fd()};
+  for (const Descriptor& other : others) passed_on.push_back(other.get());
+  passed_on.insert(passed_on.begin() + kBefore + slot_, socket_.get());
+  passed_on.push_back(lobby.get());
+  for (const Descriptor& other : others) holding_->add(other.get());
+  for (const int fd : {lobby.get(), mailbox.fd()}) holding_->add(fd);
+  watch(events_.get(), lobby.get(), EPOLLIN | EPOLLEXCLUSIVE);
+  watch(events_.get(), mailbox.fd(), EPOLLIN);
+  owned_company_.reset(new Company{std::move(mailbox), std::move(others),
+                                   Receiver(std::move(lobby), local_.gid, wire::kRocePort, 1), std::move(passed_on)});
+  company_.store(owned_company_.get(), std::memory_order_release);
+}
+
+// From the company on, who announces a service steers; those announced before are steered here.
+Result<void> SharedAddress::become_shared() {
+  if (company() == nullptr) {
+    const auto no_fork = holdings::no_fork();
+    auto mailbox = Mailbox::open(incarnation_, local_.gid);
+    if (!mailbox) return std::move(mailbox).error();
+    auto others = join_others(socket_.get(), local_, [this](const ReceivedTrain& stray) {
+      keep(stray.path, stray.bytes, stray.segment_bytes);
+    });
+    if (!others) return std::move(others).error();
+    keep_company(std::move(*mailbox), std::move(*others));
+  }
+  auto steered = steer();
+  is_steered_ = steered.has_value();
+  return steered;
 }
 
 Result<Descriptor> SharedAddress::receiving_socket() const {
-  Descriptor socket = duplicate(sockets_[slot_]);
+  Descriptor socket = duplicate(socket_);
   if (!socket) return Error::from_errno(errno, "duplicate the receiving socket");
   holding_->add(socket.get());
   return socket;
@@ -261,14 +291,11 @@ void SharedAddress::let_go() { holding_->release(); }
 
 // A kernel that takes no filter of that length takes a shorter one: the lobby knows all services.
 Result<void> SharedAddress::steer() {
+  if (company() == nullptr) return {};
   int error = 0;
   auto done = table_.with_routes(kMostRoutes, [&](std::vector<ServiceRoute> routes) {
     for (;;) {
-      std::vector<sock_filter> filter = steering_filter(routes);
-      const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-      error = ::setsockopt(sockets_[slot_].get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) == 0
-                  ? 0
-                  : errno;
+      error = attach_filter(socket_.get(), steering_filter(routes));
       if (error == 0 || routes.empty()) return;
       routes.resize(routes.size() / 2);
     }
@@ -288,7 +315,7 @@ Result<void> SharedAddress::withdraw(std::uint32_t service) { return table_.with
 
 bool SharedAddress::is_ours(const ReceivedTrain& train) const {
   std::span<const std::byte> rest = train.bytes;
-  if (rest.size() <= train.segment_bytes) return true;  // the filter chose us
+  if (rest.size() <= train.segment_bytes || company() == nullptr) return true;  // the kernel chose us
   while (!rest.empty()) {
     const auto datagram = rest.first(std::min(train.segment_bytes, rest.size()));
     if (place_of(datagram) != slot_) return false;
@@ -332,7 +359,7 @@ void SharedAddress::hand_to(unsigned slot, const wire::Path& path, std::span<con
                             std::size_t segment_bytes) {
   if (slot == slot_) return keep(path, bytes, segment_bytes);
   const std::uint64_t incarnation = table_.incarnation_of(slot);
-  const bool sent = incarnation != 0 && mailbox_.send(incarnation, path, bytes, segment_bytes);
+  const bool sent = incarnation != 0 && company()->mailbox.send(incarnation, path, bytes, segment_bytes);
   ++(sent ? handed_over_ : lost_);
 }
 
@@ -341,37 +368,44 @@ void SharedAddress::keep(const wire::Path& path, std::span<const std::byte> byte
 }
 
 void SharedAddress::attend() {
-  const Descriptor events(::epoll_create1(EPOLL_CLOEXEC));
-  const auto watch = [&](int fd, std::uint32_t kinds) {
-    epoll_event event{kinds, {}};
-    event.data.fd = fd;
-    ::epoll_ctl(events.get(), EPOLL_CTL_ADD, fd, &event);
-  };
-  watch(stop_.get(), EPOLLIN);
-  watch(meeting_place_.get(), EPOLLIN);  // all are woken: who is stopped lets nobody in
-  watch(lobby_->fd(), EPOLLIN | EPOLLEXCLUSIVE);
-  watch(mailbox_.fd(), EPOLLIN);
   std::array<epoll_event, 4> ready;
   for (;;) {
-    const int count = ::epoll_wait(events.get(), ready.data(), static_cast<int>(ready.size()), -1);
+    const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), -1);
     for (int i = 0; i < count; ++i) {
       const int fd = ready[static_cast<std::size_t>(i)].data.fd;
       if (fd == stop_.get()) return;
-      if (fd == meeting_place_.get()) rendezvous::admit(fd, passed_on_);
-      if (fd == lobby_->fd()) read_lobby();
-      if (fd == mailbox_.fd()) read_mail();
+      if (fd == meeting_place_.get()) {
+        meet_guest();
+      } else {
+        fd == company()->mailbox.fd() ? read_mail() : read_lobby();
+      }
     }
   }
 }
 
+void SharedAddress::meet_guest() {
+  const auto guest = rendezvous::meet(meeting_place_.get());
+  if (!guest) {
+    pollfd stop{stop_.get(), POLLIN, 0};
+    ::poll(&stop, 1, kPauseMs);
+    return;
+  }
+  if (!*guest) return;
+  const Descriptor& at = **guest;
+  const auto shared = is_steered_ ? Result<void>{} : become_shared();
+  if (shared) return rendezvous::let_in(at.get(), company()->passed_on);
+  const int error = shared.error().native();
+  rendezvous::refuse(at.get(), kCost, error != 0 ? error : EBUSY);
+}
+
 void SharedAddress::read_lobby() {
   SocketCounters uncounted;
-  for (const ReceivedTrain& train : lobby_->receive(uncounted)) sort(train);
+  for (const ReceivedTrain& train : company()->lobby.receive(uncounted)) sort(train);
 }
 
 void SharedAddress::read_mail() {
   std::optional<Stray> stray;
-  if (!mailbox_.take(stray) || !stray) return;
+  if (!company()->mailbox.take(stray) || !stray) return;
   ++taken_over_;
   if (!inbox_.put(std::move(*stray))) ++lost_;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Port 4791 of one address, shared by any processes of one user. All of them hold the same sockets, one for each slot
-// and a lobby; a process reads its own slot's. The kernel picks the socket by a filter (steering.h). A thread of ours,
+// Port 4791 of one address, shared by any processes of one user. Who is alone has one socket there, as if nobody could
+// come. The first guest makes it a group (socket_group.h): then all hold the same sockets, one for each slot and a
+// lobby, a process reads its own slot's, and the kernel picks the socket by a filter (steering.h). A thread of ours,
 // asleep but for that, lets others in and reads the lobby and the mailbox.
 #pragma once
 
@@ -25,7 +26,7 @@ class SharedAddress {
  public:
   // Alone there, or with other processes of this user. Errors: AddressNotAvailable names the addresses that are ours;
   // AddressInUse who holds the port: another user, the kernel, a device of this process; ResourceExhausted when all
-  // slots are taken.
+  // slots are taken, or this process or the one that is alone there may not have the descriptors.
   static Result<std::unique_ptr<SharedAddress>> open(const Gid& address);
   // The first of 127.0.0.1, .2, .3 … that nobody uses.
   static Result<std::unique_ptr<SharedAddress>> open_free_loopback(unsigned candidates = 1'000);
@@ -57,19 +58,27 @@ class SharedAddress {
 
  private:
   struct Holding;
+  // What only those who share need.
+  struct Company {
+    Mailbox mailbox;
+    std::vector<Descriptor> others;  // of all places but our slot
+    Receiver lobby;
+    std::vector<int> passed_on;  // what the next to come gets
+  };
   SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place, AddressTable table,
-                std::vector<Descriptor> sockets, unsigned slot, std::uint64_t incarnation, Mailbox mailbox);
+                Descriptor socket, unsigned slot, std::uint64_t incarnation);
   static Result<std::unique_ptr<SharedAddress>> open(const LocalAddress& local, bool alone);
   static Result<std::unique_ptr<SharedAddress>> create(const LocalAddress& local, std::unique_ptr<Holding> holding,
                                                        Descriptor meeting_place);
   static Result<std::unique_ptr<SharedAddress>> join(const LocalAddress& local, std::unique_ptr<Holding> holding,
                                                      std::vector<Descriptor> descriptors);
-  static Result<std::unique_ptr<SharedAddress>> settle(const LocalAddress& local, std::unique_ptr<Holding> holding,
-                                                       Descriptor meeting_place, AddressTable table,
-                                                       std::vector<Descriptor> sockets);
-  void start();
+  Result<void> start();
+  Company* company() const { return company_.load(std::memory_order_acquire); }
+  void keep_company(Mailbox mailbox, std::vector<Descriptor> others);
+  Result<void> become_shared();  // on the thread
   Result<void> steer();
   void attend();  // the thread
+  void meet_guest();
   void read_lobby();
   void read_mail();
   void route(const wire::Path& path, std::span<const std::byte> bytes, std::size_t segment_bytes);
@@ -80,15 +89,16 @@ class SharedAddress {
   const std::unique_ptr<Holding> holding_;  // outlives what follows
   const Descriptor meeting_place_;
   AddressTable table_;
-  const std::vector<Descriptor> sockets_;  // a slot's each, then the lobby
+  const Descriptor socket_;  // our slot's
   const unsigned slot_;
   const std::uint64_t incarnation_;
-  Mailbox mailbox_;
   Inbox inbox_;
-  std::unique_ptr<Receiver> lobby_;
-  std::vector<int> passed_on_;  // what the next to come gets
+  std::unique_ptr<Company> owned_company_;
+  std::atomic<Company*> company_{nullptr};  // set once, by the thread or before it
+  bool is_steered_ = false;                 // the thread's
   std::atomic<std::uint64_t> handed_over_{0}, lost_{0}, taken_over_{0};  // strays
   Descriptor stop_;
+  Descriptor events_;  // what the thread waits for
   std::thread attendant_;
 };
 

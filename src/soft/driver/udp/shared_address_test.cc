@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -67,6 +70,10 @@ class Member {
   Member& operator=(Member&&) = delete;
 
   std::string ask(const std::string& words) {
+    if (words != "come" && !is_in()) {
+      ADD_FAILURE() << greeting;
+      return "not there";
+    }
     EXPECT_EQ(::write(to_.get(), (words + "\n").data(), words.size() + 1), static_cast<ssize_t>(words.size()) + 1);
     return read_line(from_.get());
   }
@@ -120,6 +127,12 @@ class Member {
         if (arrives(shared->inbox().fd()))
           for (const Stray& stray : shared->inbox().take()) total += stray.bytes.size();
         say(std::to_string(total));
+      }
+      if (command == "descriptors") {
+        rlimit limit{};
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = number;
+        say(::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? "ok" : std::strerror(errno));
       }
       if (command == "leave" || command.empty()) {
         shared.reset();
@@ -184,6 +197,78 @@ TEST_F(SharedAddressTest, each_process_gets_what_begins_with_its_slot) {
   }
   for (Member& m : members) EXPECT_EQ(m.ask("quiet"), "yes");
   EXPECT_THAT(members[0].ask("explain"), HasSubstr("with 3 other processes"));
+}
+
+TEST_F(SharedAddressTest, who_is_alone_has_a_socket_like_any_other_and_few_descriptors) {
+  const auto shares_port = [](const Descriptor& socket) {
+    int on = -1;
+    socklen_t size = sizeof on;
+    EXPECT_EQ(::getsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, &size), 0);
+    return on;
+  };
+  const auto descriptors = [] {
+    namespace fs = std::filesystem;
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  Member guest(address_, Member::When::Later);
+  const auto before = descriptors();
+  auto shared = SharedAddress::open(address_);
+  ASSERT_TRUE(shared) << shared.error().to_string();
+  EXPECT_EQ(descriptors() - before, 6) << "meeting place, table, socket, inbox, and two of its thread";
+  const Descriptor socket = std::move(*(*shared)->receiving_socket());
+  EXPECT_EQ(shares_port(socket), 0);
+  EXPECT_EQ((*shared)->ids().value, 0u);
+  guest.come();
+  ASSERT_TRUE(guest.is_in()) << guest.greeting;
+  EXPECT_EQ(shares_port(socket), 1);
+  // Its thread lets go of the guest after the guest is in.
+  for (int tries = 0; tries < 5'000 && descriptors() - before != 6 + 1 + 64 + 1; ++tries) ::usleep(1'000);
+  EXPECT_EQ(descriptors() - before, 6 + 1 + 64 + 1);
+  (*shared)->let_go();
+}
+
+TEST_F(SharedAddressTest, who_may_not_open_the_descriptors_refuses_the_guest_and_goes_on) {
+  Member alone = member();
+  EXPECT_EQ(alone.ask("descriptors 40"), "ok");
+  const Member refused = member();
+  EXPECT_THAT(refused.greeting, HasSubstr("ResourceExhausted"));
+  EXPECT_THAT(refused.greeting, HasSubstr("process " + std::to_string(alone.pid()) + ", alone at the address"));
+  EXPECT_THAT(refused.greeting, HasSubstr("raise its RLIMIT_NOFILE"));
+  send(data_for(63, 77));
+  EXPECT_EQ(alone.ask("read"), "77") << "it is still alone";
+  EXPECT_EQ(alone.ask("descriptors 3"), "ok");  // not even one to meet a guest with
+  const Member unanswered = member();
+  EXPECT_THAT(unanswered.greeting, HasSubstr("AddressInUse"));
+  EXPECT_THAT(unanswered.greeting, HasSubstr("out of descriptors"));
+  EXPECT_EQ(alone.ask("descriptors 200"), "ok");
+  Member guest = member();
+  ASSERT_TRUE(guest.is_in()) << guest.greeting;
+  for (Member* m : {&alone, &guest}) {
+    send(data_for(m->slot(), 88));
+    EXPECT_EQ(m->ask("read"), "88");
+  }
+}
+
+TEST_F(SharedAddressTest, a_process_without_descriptors_is_told_so) {
+  const Gid address = address_;  // sanitizers want descriptors to look at the fixture
+  bool opened = false;
+  for (rlim_t more = 0; more < 16 && !opened; ++more) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = static_cast<rlim_t>(Descriptor(::dup(0)).get()) + more;
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      const auto shared = SharedAddress::open(address);
+      ::_exit(shared ? 0 : shared.error().code() == ErrorCode::ResourceExhausted ? 1 : 2);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status)) << more;
+    ASSERT_NE(WEXITSTATUS(status), 2) << more;
+    opened = WEXITSTATUS(status) == 0;
+  }
+  EXPECT_TRUE(opened);
 }
 
 TEST_F(SharedAddressTest, any_may_go_in_any_order_and_the_others_stay) {
@@ -384,9 +469,9 @@ TEST_F(SharedAddressTest, what_is_no_member_is_told_from_one) {
     return refused ? std::string("let in") : refused.error().to_string();
   };
   EXPECT_THAT(tell("good day"), HasSubstr("none of ours"));
-  const std::uint32_t newer[3] = {0x5645'5242, 99, 0};
+  const std::uint32_t newer[4] = {0x5645'5242, 99, 0, 0};
   EXPECT_THAT(tell({reinterpret_cast<const char*>(newer), sizeof newer}), HasSubstr("version 99"));
-  const std::uint32_t empty[3] = {0x5645'5242, 1, 0};
+  const std::uint32_t empty[4] = {0x5645'5242, 1, 0, 0};
   EXPECT_THAT(tell({reinterpret_cast<const char*>(empty), sizeof empty}), HasSubstr("not what it should be"));
 }
 
@@ -440,6 +525,20 @@ TEST_F(SharedAddressTest, killed_at_any_moment_a_process_leaves_nothing_in_the_w
   ASSERT_TRUE(late.is_in()) << late.greeting;
   for (int port = 7'000; port < 7'010; ++port) EXPECT_EQ(late.ask("listen " + std::to_string(port)), "ok");
   EXPECT_THAT(keeper.ask("explain"), HasSubstr("with 1 other process of this user"));
+}
+
+TEST_F(SharedAddressTest, a_guest_gets_in_also_when_who_was_alone_is_killed_as_he_comes) {
+  for (int i = 0; i < 60; ++i) {
+    Member alone = member();
+    ASSERT_TRUE(alone.is_in()) << alone.greeting;
+    const pid_t guest = ::fork();
+    if (guest == 0) ::_exit(SharedAddress::open(address_) ? 0 : 1);
+    ::usleep(static_cast<useconds_t>(i < 40 ? 100 * i : 2'000 * (i - 40)));
+    alone.kill(SIGKILL);
+    int status = -1;
+    ::waitpid(guest, &status, 0);
+    EXPECT_EQ(status, 0) << i;
+  }
 }
 
 TEST_F(SharedAddressTest, foreign_and_wildcard_addresses_are_refused) {
