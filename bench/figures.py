@@ -38,15 +38,15 @@ def hosts(lab, path):
     return (*lab.veth(), VETH_NEAR, VETH_FAR) if path == "veth" else ([], [], "", "")
 
 
-def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None):
-    """`name`: of the bandwidth's further figures."""
+def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy"):
+    """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
-        options = ["--transport", "udp", "--op", op, "--test", test, "--size", str(size),
+        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--op", op, "--test", test, "--size", str(size),
                    "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
-        text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
-                        [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
+        text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
+                        [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else name or "figure")
     return run
 
@@ -114,23 +114,28 @@ def iperf3(clamped):
     return run
 
 
-def ucx(test, size, iterations):
-    """UCX over tcp: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s), of small
-    messages the rate in M/s."""
+def ucx(test, size, iterations, tls="tcp", latency=None):
+    """UCX: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s), of small messages
+    the rate in M/s. `tls`: its transports. `latency`: rather than bandwidth; of small messages unless told."""
+    latency = size == 8 and not test.endswith("_bw") if latency is None else latency
+
     def run(lab):
         program = lab.installed("ucx_perftest")
-        env = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF),
-               "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        env = {"UCX_TLS": tls, "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        if tls == "tcp":
+            env |= {"UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF)}
         common = [*lab.loopback_only(), program, "-f", "-p", "13337"]
-        client = [*common, "-c", NEAR, "127.0.0.1", "-t", test, "-s", str(size), "-n", str(iterations),
+        # A name with a short way to send is of UCT, the layer below.
+        lower = ["-d", "memory", "-x", tls, "-D", "short"] if test in ("am_lat", "am_bw") else []
+        client = [*common, "-c", NEAR, "127.0.0.1", "-t", test, *lower, "-s", str(size), "-n", str(iterations),
                   "-w", str(iterations // 10)]
         text = lab.pair([*common, "-c", FAR], client, env=env, delay_s=0.3)
         for line in text.splitlines():
             fields = line.removeprefix("Final:").split()
             if len(fields) >= 8 and all(re.fullmatch(r"[\d.]+", f) for f in fields):
-                if test.endswith("_bw") and size == 8:
-                    return float(fields[-1]) / 1e6
-                return float(fields[1]) * 2 if size == 8 else float(fields[5]) * MIB / 1e9
+                if latency:
+                    return float(fields[1]) * 2
+                return float(fields[-1]) / 1e6 if size == 8 else float(fields[5]) * MIB / 1e9
         raise Missing("ucx_perftest printed no final line")
     return run
 
@@ -141,10 +146,46 @@ def free_port():
         return str(s.getsockname()[1])
 
 
+def epoll(cpus):
+    return limit("wake", f"wake.epoll.{cpus}cpu.rtt.p50")
+
+
+# Same host: sizes of bulk transfers, and how many of them.
+BULK = {"4KiB": (4096, 400000), "64KiB": (65536, 100000), "1MiB": (MIB, 8000), "64MiB": (64 * MIB, 100)}
+
+
+def _local():
+    """What goes through the memory of one host, and what is measured beside it."""
+    found = {"local-send-8B": verbena("send", "latency", 8, 300000, path="local"),
+             "local-write-8B": verbena("write", "latency", 8, 300000, path="local"),
+             "local-send-8B-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=64, path="local"), 8),
+             "ucx-posix-tag": ucx("tag_lat", 8, 300000, "posix"),
+             "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
+             "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
+             "ucx-posix-put": ucx("ucp_put_lat", 8, 300000, "posix"),
+             "ucx-posix-am-rate": ucx("ucp_am_bw", 8, 2000000, "posix"),
+             "uct-posix-am-rate": ucx("am_bw", 8, 2000000, "posix", latency=False)}
+    for size, (count, iterations) in BULK.items():
+        found[f"memcpy-{size}"] = limit("memcpy", f"memcpy.{size}")
+        found[f"ucx-posix-put-{size}"] = ucx("ucp_put_bw", count, iterations // 2, "posix")
+        for op in ("write", "read", "send"):
+            found[f"local-{op}-{size}"] = verbena(op, "bandwidth", count, iterations // 2, path="local")
+    for size in ("64KiB", "1MiB"):
+        count, iterations = BULK[size]
+        found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
+        for tls in ("posix", "posix,cma"):
+            found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
+            found[f"ucx-{tls}-tag-{size}-latency"] = ucx("tag_lat", count, iterations // 10, tls, latency=True)
+    for number, cpus in (("1", (NEAR, NEAR)), ("2", (NEAR, FAR))):
+        found[f"local-send-8B-event-{number}cpu"] = verbena("send", "latency", 8, 20000, path="local", cpus=cpus,
+                                                            wait="event")
+        found[f"epoll-{number}cpu"] = epoll(number)
+    return found
+
+
 FIGURES = {
+    **_local(),
     "line": limit("line", "line.process.rtt.p50"),
-    "memcpy-64KiB": limit("memcpy", "memcpy.64KiB"),
-    "memcpy-1MiB": limit("memcpy", "memcpy.1MiB"),
     "udp-send-8B": verbena("send", "latency", 8, 50000),
     "udp-write-8B": verbena("write", "latency", 8, 50000),
     "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=64), 8),
@@ -182,7 +223,31 @@ FIGURES = {
 }
 
 
+def _local_rows():
+    yield Row("local.send.8B.latency", "us", "local-send-8B", "line", "<= against + 0.3")
+    for peer in ("ucx-posix-tag", "ucx-posix-am", "uct-posix-am"):
+        yield Row("local.send.8B.latency", "us", "local-send-8B", peer, "<= 1")
+    yield Row("local.write.8B.latency", "us", "local-write-8B", "line", "<= against + 0.06")
+    yield Row("local.write.8B.latency", "us", "local-write-8B", "ucx-posix-put", "<= 1")
+    yield Row("local.send.8B.rate", "M/s", "local-send-8B-rate", goal=">= 10")
+    for peer in ("ucx-posix-am-rate", "uct-posix-am-rate"):
+        yield Row("local.send.8B.rate", "M/s", "local-send-8B-rate", peer, ">= 1")
+    for op in ("write", "read"):
+        yield Row(f"local.{op}.4KiB.bandwidth", "GB/s", f"local-{op}-4KiB", "ucx-posix-put-4KiB", ">= 1")
+        for size in ("64KiB", "1MiB", "64MiB"):
+            yield Row(f"local.{op}.{size}.bandwidth", "GB/s", f"local-{op}-{size}", f"memcpy-{size}", ">= 0.95")
+    for size in ("64KiB", "1MiB"):
+        for tls in ("posix", "posix,cma"):
+            yield Row(f"local.send.{size}.bandwidth", "GB/s", f"local-send-{size}", f"ucx-{tls}-tag-{size}", ">= 1")
+            yield Row(f"local.send.{size}.latency", "us", f"local-send-{size}-latency",
+                      f"ucx-{tls}-tag-{size}-latency", "<= 1")
+    for number in ("1", "2"):
+        yield Row(f"local.send.8B.event.{number}cpu.latency", "us", f"local-send-8B-event-{number}cpu",
+                  f"epoll-{number}cpu", "<= 1.2")
+
+
 def _rows():
+    yield from _local_rows()
     for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
         yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")
         for peer in ("busy-tcp-pingpong", ucx_peer):

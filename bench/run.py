@@ -12,7 +12,7 @@ The contract of bench_verbena, the program that measures the library
   bench_verbena client --connect TOKEN --name METRIC OPTIONS
 
 OPTIONS are the same on both sides, each "--key value"; an unknown key is an error (exit 2):
-  --transport udp        the path between the two processes (later also: local); never another than the one asked for
+  --transport udp|local  the path between the two processes: packets, or memory of one host; never another than asked for
   --op send|write|read   the operation measured
   --test latency|bandwidth
   --size BYTES           bytes per message

@@ -87,7 +87,7 @@ Options parse(int argc, char** argv) {
     else
       usage("unknown option " + std::string(key));
   }
-  if (o.transport != "udp") usage("only the UDP transport exists");
+  if (o.transport != "udp" && o.transport != "local") usage("unknown transport " + o.transport);
   if (o.op != "send" && o.op != "write" && o.op != "read") usage("unknown operation " + o.op);
   if (o.size == 0 || o.iterations < 10 || o.depth == 0)
     usage("size, iterations (10 at least) and depth are positive");
@@ -150,6 +150,7 @@ class End {
     OpenOptions open;
     open.receive_buffer_bytes = o.receive_buffer;
     open.device = o.device;
+    open.path = o.transport == "local" ? PathChoice::Local : PathChoice::Roce;
     return open;
   }
 
