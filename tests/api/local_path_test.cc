@@ -186,12 +186,14 @@ TEST(LocalPath, queue_pairs_that_are_connected_by_hand_find_each_other) {
 }
 
 TEST(LocalPath, the_environment_chooses_where_the_program_does_not) {
+  const char* const outside = std::getenv("VERBENA_PATH");
+  const std::string before = outside == nullptr ? "" : outside;
   ASSERT_EQ(::setenv("VERBENA_PATH", "auto", 1), 0);
   EXPECT_THAT(explained(must(Device::open())), HasSubstr("offers it as @verbena/"));
   EXPECT_THAT(explained(opened(PathChoice::Roce)), HasSubstr("nobody asked for path=auto"));
   ASSERT_EQ(::setenv("VERBENA_PATH", "bus", 1), 0);
   expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_PATH is 'bus'", "auto, roce or local");
-  ::unsetenv("VERBENA_PATH");
+  ::setenv("VERBENA_PATH", before.c_str(), 1);  // empty is as not set
 }
 
 }  // namespace
