@@ -248,6 +248,9 @@ Result<void> Nic::modify_qp(Instant now, Qpn qpn, const QueuePairAttributes& val
                  "modify queue pair: " + values.address.destination.to_string() + " and this device's " +
                      config_.address.to_string() + " are not of one address family");
   const QueuePairState before = qp->state();
+  if (any(mask & AttributeMask::State) &&
+      (values.state == QueuePairState::Error || values.state == QueuePairState::Reset))
+    say_owed(now, *qp);
   const core::AttributeLimits limits{config_.path_mtu, config_.max_rd_atomic, config_.max_rd_atomic};
   if (auto modified = qp->modify(values, mask, limits); !modified)
     return error(modified.error().code(), EINVAL, modified.error().context());
@@ -273,6 +276,7 @@ Result<void> Nic::destroy_qp(Qpn qpn) {
   Qp* qp = find(qpn);
   if (qp == nullptr) return unknown("queue pair", qpn.value());
   forget_doorbell(*qp);
+  say_owed(Instant{0}, *qp);
   leave_path(*qp, true);
   unlink(*qp);
   // What it left in the completion queues stays readable, as with any device.

@@ -165,6 +165,7 @@ class Nic final {
   void fail(Qp& qp, AsyncEventType event);
   void leave_undecided(Qp& qp);
   void leave_path(Qp& qp, bool destroyed);
+  void say_owed(Instant now, Qp& qp);
   void let_go(Qp& qp);
   template <class F>
   void touch_words(Qp& qp, F&& touch);

@@ -94,6 +94,16 @@ void Nic::leave_undecided(Qp& qp) {
   paths_->leave(qp.qpn(), false);
 }
 
+// Before it stops: what came is acknowledged, as it was when it came by packets.
+void Nic::say_owed(Instant now, Qp& qp) {
+  if (qp.local == nullptr || !qp.local->link) return;
+  constexpr int kMostTurns = 4;
+  for (int i = 0; i < kMostTurns && qp.local->transport.handle_records(now); ++i) continue;
+  if (!qp.local->transport.emit(now)) return;
+  append(kToWake, qp);
+  wake_peers();
+}
+
 // Lets go of the shared memory. The transport stays, for what is posted in ERR.
 void Nic::let_go(Qp& qp) {
   if (qp.local == nullptr || !qp.local->link) return;

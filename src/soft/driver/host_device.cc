@@ -261,7 +261,7 @@ void HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
   ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
   sleeper.until.store(0);
-  if (hub_) look_after_sleep();
+  if (hub_) look_after_sleep(sleeper);
   if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(sleeper.wake_fd);
 }
 
@@ -280,13 +280,16 @@ Instant HostDevice::look_before_sleep(Instant until) {
   return wake_at;
 }
 
-// Who woke up by a signal took it, and drives next or sees to it that another does.
-void HostDevice::look_after_sleep() {
+// Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
+// it looks again.
+void HostDevice::look_after_sleep(const Sleeper& mine) {
   owner_.lock();
   turn_ = now();
   hub_->handle_events(turn_, true);
   nic_.withdraw_sleep();
   release();
+  for (const Sleeper* other : {&waiter_, &service_sleeper_})
+    if (other != &mine && other->until.load() != 0) signal(other->wake_fd);
 }
 
 // Drives once, then lets the world go on until somebody has something to do.

@@ -124,7 +124,7 @@ class HostDevice final : private DatagramSink {
   struct Sleeper;
   void sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);
   Instant look_before_sleep(Instant until);
-  void look_after_sleep();
+  void look_after_sleep(const Sleeper& mine);
   void wait_virtually(Instant until);
   void park_service();
   bool has_event();
