@@ -43,8 +43,9 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
-        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--op", op, "--test", test, "--size", str(size),
-                   "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
+        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--op", op, "--test", test,
+                   "--size", str(size), "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu),
+                   "--rcvbuf", str(RCVBUF)]
         text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
                         [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else name or "figure")
