@@ -128,6 +128,10 @@ class Nic final {
   bool transmit_waits() const {
     return lists_[kReady].first != nullptr || lists_[kLocalReady].first != nullptr || cm_->transmit_waits();
   }
+  // Whether poll_transmit() could have anything at all.
+  bool packets_wait() const {
+    return lists_[kReady].first != nullptr || lists_[kOwing].first != nullptr || cm_->transmit_waits();
+  }
   // handle_timeout() is due then. Never: nothing is pending. Includes owed acknowledgements.
   Instant next_deadline() const;
   std::optional<core::Event> poll_event() { return events_.poll(); }

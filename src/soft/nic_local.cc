@@ -167,11 +167,12 @@ bool Nic::handle_records(Instant now) {
   bool any = false;
   for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
     Qp* const next = qp->hooks[kAttached].next;
-    if (qp->local->transport.handle_records(now)) {
+    const bool anything = qp->local->transport.handle_records(now);
+    if (anything) {
       any = true;
       append(kToWake, *qp);  // it may wait for room
     }
-    schedule_local(now, *qp);
+    if (anything || !qp->local->transport.idle()) schedule_local(now, *qp);
     qp = next;
   }
   if (any) settle_broken_queues(now);

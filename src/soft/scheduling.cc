@@ -94,7 +94,10 @@ void Nic::handle_doorbells(Instant now) {
     in_order = qp.next_doorbell;
     qp.doorbell.exchange(false, std::memory_order_acq_rel);  // from here on a new post rings again
     qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
-    schedule(now, qp);
+    if (qp.local != nullptr && qp.local->link) [[unlikely]]
+      append(kLocalReady, qp);  // what is due is found where it is written
+    else
+      schedule(now, qp);
   }
   settle_broken_queues(now);
 }

@@ -125,7 +125,7 @@ bool HostDevice::transmit(bool found_nothing, When when) {
   const Nic::Acks acks = when == When::Polling ? Nic::Acks::Idle : Nic::Acks::Flush;
   const bool wrote_any = nic_.emit_records(turn_);
   bool sent_any = false;
-  bool more = true;
+  bool more = nic_.packets_wait();
   for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
     std::size_t count = 0;
     while (count < kTrainsPerBatch) {

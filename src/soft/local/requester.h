@@ -13,6 +13,8 @@ class Requester {
 
   // Whether there is something that may be written, room or not.
   bool ready() const;
+  // All requests are written.
+  bool is_idle() const { return next_request() == nullptr; }
   // The length of the next record; only when ready.
   std::uint32_t next_record_bytes() const;
   // Writes records until work or room ends, or `limit` bytes are written.

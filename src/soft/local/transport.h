@@ -40,6 +40,8 @@ class Transport {
   // The device puts the queue pair into ERR.
   void fail(AsyncEventType event);
 
+  // Nothing is to be written now or later, unless something comes.
+  bool idle() const { return requester_.is_idle() && !responder_.owes_answer() && !finished(); }
   // Whether emit() would write something.
   bool ready(Instant now) const;
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
