@@ -134,6 +134,8 @@ class Nic final {
   }
   // handle_timeout() is due then. Never: nothing is pending. Includes owed acknowledgements.
   Instant next_deadline() const;
+  // The same, without those that were met meanwhile.
+  Instant settle_deadlines();
   std::optional<core::Event> poll_event() { return events_.poll(); }
   // Whether this device or its connection management has an event.
   bool event_waits() const { return !events_.empty() || cm_->event_waits(); }
@@ -160,6 +162,7 @@ class Nic final {
   // scheduling.cc
   void schedule(Instant now, Qp& qp);
   void look_again(Qp& qp, Instant at);
+  Instant deadline_of(const Qp& qp) const;
   void unlink(Qp& qp);
   void forget_doorbell(Qp& qp);
   void settle_broken_queues(Instant now);

@@ -168,10 +168,8 @@ bool Nic::handle_records(Instant now) {
   for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
     Qp* const next = qp->hooks[kAttached].next;
     const bool anything = qp->local->transport.handle_records(now);
-    if (anything) {
-      any = true;
-      append(kToWake, *qp);  // it may wait for room
-    }
+    any = any || anything;
+    if (qp->local->transport.gave_room()) append(kToWake, *qp);
     if (anything || !qp->local->transport.idle()) schedule_local(now, *qp);
     qp = next;
   }

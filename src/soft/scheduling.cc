@@ -139,6 +139,28 @@ Instant Nic::next_deadline() const {
   return std::min(own, cm_->next_deadline());
 }
 
+Instant Nic::settle_deadlines() {
+  while (!timers_.empty()) {
+    const Timer timer = timers_.front();
+    Qp* const qp = find(timer.qpn);
+    const bool live = qp != nullptr && qp->timer_at == timer.at;
+    const Instant at = live ? deadline_of(*qp) : Instant::never();
+    if (at <= timer.at) break;
+    std::pop_heap(timers_.begin(), timers_.end(), std::greater<>{});
+    timers_.pop_back();
+    if (!live) continue;
+    qp->timer_at = Instant::never();
+    look_again(*qp, at);
+  }
+  return next_deadline();
+}
+
+// Of a queue pair of which nothing waits to leave.
+Instant Nic::deadline_of(const Qp& qp) const {
+  if (qp.path == verbena::local::Path::Roce) return qp.transport.deadline();
+  return qp.path == verbena::local::Path::Local ? qp.local->transport.deadline() : qp.local->waits_until;
+}
+
 bool Nic::emit_management(Instant now, roce::Train& train) {
   if (!cm_->transmit_waits()) return false;
   cm::OutgoingMad mad;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
@@ -17,6 +18,7 @@ namespace verbena::soft {
 namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
+constexpr std::size_t kMostSleptOn = 8;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere once in so many turns, after as many in which nothing came from there.
 constexpr unsigned kTurnsBetweenLooks = 32;
@@ -47,9 +49,11 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
       hub_(std::move(options.hub)),
       path_reason_(std::move(options.path_reason)),
       port_(std::move(port)),
+      port_fds_(port_->fds()),
       capture_(std::move(options.capture)),
       train_datagrams_(port_->limits().max_datagrams),
       turn_(now()) {
+  VERBENA_ASSERT(port_fds_.size() + 3 <= kMostSleptOn);
   fault_guard::install();
   if (hub_) hub_->serve(nic_);
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
@@ -89,8 +93,9 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
 }
 
 // Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
-bool HostDevice::receive(When when) {
-  const bool all = when == When::Serving || ++turns_ % kTurnsBetweenLooks == 0;
+bool HostDevice::receive(Look look) {
+  if (look == Look::Later) return true;
+  const bool all = ++turns_ % kTurnsBetweenLooks == 0 || look == Look::Everywhere;
   bool any = false;
   if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) {
     any = port_->receive(*this);
@@ -107,9 +112,9 @@ bool HostDevice::receive(When when) {
   return nic_.handle_records(turn_) || any;
 }
 
-bool HostDevice::drive(When when) {
+bool HostDevice::drive(When when, Look look) {
   turn_ = now();
-  const bool received = receive(when);
+  const bool received = receive(look);
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool sent = transmit(!received || when == When::Serving, when);
@@ -240,29 +245,39 @@ void HostDevice::gather_kicks(bool on) {
 bool HostDevice::progress() {
   if (waiters_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
   if (!owner_.try_lock()) return false;
-  const bool any = drive(When::Polling);
+  // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer.
+  const bool any = drive(When::Polling, std::exchange(answer_awaited_, false) ? Look::Later : Look::AsNeeded);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
   release();
   drive_while_rung();
   return any;
 }
 
-void HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
-  std::vector<pollfd> fds{{sleeper.wake_fd, POLLIN, 0}};
-  if (hub_) fds.push_back({hub_->fd(), POLLIN, 0});
-  for (const int fd : port_->fds()) fds.push_back({fd, POLLIN, 0});
-  if (extra_fd >= 0) fds.push_back({extra_fd, POLLIN, 0});
+HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
+  std::array<pollfd, kMostSleptOn> fds;
+  nfds_t count = 0;
+  const auto add = [&fds, &count](int fd) { fds[count++] = {fd, POLLIN, 0}; };
+  add(sleeper.wake_fd);
+  add(hub_ ? hub_->fd() : -1);
+  add(extra_fd);
+  for (const int fd : port_fds_) add(fd);
   sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
   Instant wake_at = look_before_sleep(until);
   if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
-  const std::int64_t wait_ns = std::max<std::int64_t>((wake_at - now()).ns, 0);
+  const std::int64_t wait_ns = wake_at.is_never() ? 1 : (wake_at - now()).ns;
+  if (wait_ns <= 0) {
+    sleeper.until.store(0);
+    return Look::AsNeeded;
+  }
   const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
-  ::ppoll(fds.data(), fds.size(), wake_at.is_never() ? nullptr : &timeout, nullptr);
+  ::ppoll(fds.data(), count, wake_at.is_never() ? nullptr : &timeout, nullptr);
   sleeper.until.store(0);
-  if (hub_) look_after_sleep(sleeper);
-  if ((fds[0].revents & POLLIN) != 0 && !stopping_.load()) drain(sleeper.wake_fd);
+  const auto is_readable = [](const pollfd& fd) { return fd.revents != 0; };
+  if (hub_) look_after_sleep(sleeper, is_readable(fds[1]));
+  if (is_readable(fds[0]) && !stopping_.load()) drain(sleeper.wake_fd);
+  return std::any_of(fds.begin() + 3, fds.begin() + count, is_readable) ? Look::Everywhere : Look::AsNeeded;
 }
 
 // When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
@@ -275,17 +290,17 @@ Instant HostDevice::look_before_sleep(Instant until) {
   any = nic_.emit_records(turn_) || any;
   collect_events();
   const bool at_once = any || nic_.transmit_waits();
-  const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.next_deadline());
+  const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
   owner_.unlock();
   return wake_at;
 }
 
 // Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
 // it looks again.
-void HostDevice::look_after_sleep(const Sleeper& mine) {
+void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled) {
   owner_.lock();
   turn_ = now();
-  hub_->handle_events(turn_, true);
+  if (signalled) hub_->handle_events(turn_, true);
   nic_.withdraw_sleep();
   release();
   for (const Sleeper* other : {&waiter_, &service_sleeper_})
@@ -295,7 +310,7 @@ void HostDevice::look_after_sleep(const Sleeper& mine) {
 // Drives once, then lets the world go on until somebody has something to do.
 void HostDevice::wait_virtually(Instant until) {
   owner_.lock();
-  const bool any = drive(When::Serving);
+  const bool any = drive(When::Serving, Look::Everywhere);
   const Instant next = nic_.next_deadline();
   release();
   if (drive_while_rung() || any || has_event() || woken_.exchange(false)) return;
@@ -305,14 +320,17 @@ void HostDevice::wait_virtually(Instant until) {
 void HostDevice::wait_event(Instant until) {
   if (time_ != nullptr) return wait_virtually(until);
   waiting_.fetch_add(1);
+  // Who sleeps learns what to look at.
+  Look look = now() < until ? Look::AsNeeded : Look::Everywhere;
   while (!has_event() && !woken_.exchange(false)) {
     owner_.lock();
-    const bool any = drive(When::Serving);
+    const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
+    answer_awaited_ = any;
     release();
     drive_while_rung();
     if (any) continue;
     if (now() >= until) break;
-    sleep_on_port(until, waiter_, event_fd_);
+    look = sleep_on_port(until, waiter_, event_fd_);
   }
   {
     const std::lock_guard guard(event_mutex_);
@@ -370,7 +388,7 @@ void HostDevice::serve() {
     }
     pause = kLease;
     owner_.lock();
-    const bool any = drive(When::Serving);
+    const bool any = drive(When::Serving, Look::Everywhere);
     release();
     drive_while_rung();
     if (!any) sleep_on_port(Instant::never(), service_sleeper_, -1);

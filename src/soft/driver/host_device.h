@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "soft/driver/capture.h"
 #include "soft/driver/local/hub.h"
@@ -110,8 +111,9 @@ class HostDevice final : private DatagramSink {
     return std::forward<F>(f)();
   }
   // The rest is the owner's.
-  bool drive(When when);
-  bool receive(When when);
+  enum class Look { Later, AsNeeded, Everywhere };
+  bool drive(When when, Look look);
+  bool receive(Look look);
   bool transmit(bool found_nothing, When when);
   void send_batch(std::size_t count);
   void collect_events();
@@ -122,9 +124,9 @@ class HostDevice final : private DatagramSink {
   void serve();
   // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
   struct Sleeper;
-  void sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);
+  Look sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);  // says what to look at then
   Instant look_before_sleep(Instant until);
-  void look_after_sleep(const Sleeper& mine);
+  void look_after_sleep(const Sleeper& mine, bool signalled);
   void wait_virtually(Instant until);
   void park_service();
   bool has_event();
@@ -137,11 +139,13 @@ class HostDevice final : private DatagramSink {
   const std::unique_ptr<local::Hub> hub_;
   const std::string path_reason_;
   const std::unique_ptr<Port> port_;
+  const std::vector<int> port_fds_;
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<roce::Train>> trains_;
   std::vector<const roce::Train*> batch_;
   std::uint32_t train_datagrams_;  // what the port said last
   Instant turn_;  // the clock, read once per turn
+  bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
   unsigned turns_ = 0;
   unsigned arrival_turn_ = 0;  // when something last came by the port
 

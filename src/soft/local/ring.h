@@ -182,6 +182,8 @@ class BasicRingConsumer {
     memory_.store_head(released_);
   }
 
+  std::uint64_t released() const { return released_; }
+
   RingState state() const { return state_; }
   std::uint32_t capacity() const { return memory_.capacity(); }
   Memory& memory() { return memory_; }

@@ -54,6 +54,7 @@ void Transport::attach(Instant, const Channel& channel) {
   VERBENA_ASSERT(!attached() && !peer_ended_);
   VERBENA_ASSERT(channel.out.capacity() >= kMinRingCapacity && channel.in.capacity() >= kMinRingCapacity);
   link_.channel.emplace(channel);
+  room_told_ = channel.in.released();
 }
 
 void Transport::detach() {
@@ -102,6 +103,16 @@ bool Transport::read_turn(Instant now) {
   }
   in.release();
   return records != 0;
+}
+
+// A peer without room for its next record has more than a quarter of the ring unread, whatever the padding: it is looked
+// after at the latest when that is read, and again if the room was too little.
+bool Transport::gave_room() {
+  if (!attached()) return false;
+  const RingConsumer& in = link_.channel->in;
+  if (in.released() - room_told_ < in.capacity() / 4) return false;
+  room_told_ = in.released();
+  return true;
 }
 
 void Transport::handle_record(Instant now, const Record& record) {

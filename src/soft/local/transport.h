@@ -29,6 +29,8 @@ class Transport {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
+  // Whether turns gave back so much room that a peer who waits for it is to be woken.
+  bool gave_room();
   // The peer is gone: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
   // core::kVendorPeerEnded, now or when it is posted.
   void handle_hang_up(Instant now);
@@ -73,6 +75,7 @@ class Transport {
   Requester requester_;
   Completer completer_;
   Responder responder_;
+  std::uint64_t room_told_ = 0;  // where the peer's ring was when gave_room() last said so
   bool broken_ = false;
   bool peer_ended_ = false;
   bool answers_first_ = true;  // of two that want the room

@@ -133,7 +133,7 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
         hung_up_.push_back(id);
         return true;
       }
-      if (take_signals) socket.peer.take_signals();
+      if (take_signals) socket.peer.take_signal();
       return false;
   }
   return false;

@@ -141,10 +141,9 @@ void PeerSocket::signal() {
   [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void PeerSocket::take_signals() {
-  constexpr int kMost = 8;
+void PeerSocket::take_signal() {
   char one;
-  for (int i = 0; i < kMost && ::recv(socket_.get(), &one, sizeof one, MSG_DONTWAIT) > 0; ++i) continue;
+  [[maybe_unused]] const ssize_t came = ::recv(socket_.get(), &one, sizeof one, MSG_DONTWAIT);
 }
 
 bool PeerSocket::has_hung_up() const {

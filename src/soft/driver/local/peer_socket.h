@@ -51,7 +51,7 @@ class PeerSocket {
   // Wakes a peer that sleeps on the socket. One that has signals unread needs no more; one that is gone none.
   void signal();
   // Takes signals, a few at most: more of them make the next poll return at once, nothing else.
-  void take_signals();
+  void take_signal();
   // The peer closed its end, or its process ended: there is nobody who writes into shared memory any more.
   bool has_hung_up() const;
 
