@@ -38,7 +38,8 @@ void fuzz_record(std::uint16_t kind, std::span<const std::byte> record) {
     case RecordClass::Continuation:
       if (const auto more = parse_continuation(record)) {
         emit(*more, again.data());
-        check_again(record, again, kContinuationHeadBytes, more->payload_bytes);
+        const auto head = kContinuationHeadBytes + more->pieces.count * kPieceBytes;
+        check_again(record, again, head, more->payload_bytes);
       }
       break;
     case RecordClass::Response:

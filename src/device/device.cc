@@ -54,6 +54,12 @@ Result<Device> Device::open(const OpenOptions& options) {
       return Error(ErrorCode::InvalidArgument,
                    "open device: VERBENA_PATH is '" + *path + "'; set it to auto, roce or local");
   }
+  if (const auto copy = environment_value("VERBENA_LOCAL_COPY"); copy && !told.pull) {
+    if (*copy != "auto" && *copy != "staged")
+      return Error(ErrorCode::InvalidArgument,
+                   "open device: VERBENA_LOCAL_COPY is '" + *copy + "'; set it to auto or staged");
+    told.pull = *copy == "auto";
+  }
   const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
   if (!wanted) return open_as_told(told);
   const auto file = file_of_own(*wanted);

@@ -45,6 +45,9 @@ std::vector<EnvironmentVariable> environment() {
       {"VERBENA_PATH",
        "what connections go by, for every device opened without a choice: auto, roce (packets), local (shared memory)",
        "roce", {}},
+      {"VERBENA_LOCAL_COPY",
+       "how large messages cross shared memory: auto (one copy, where the kernel lets both ends), staged (two copies)",
+       "auto", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
   return all;

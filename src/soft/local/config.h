@@ -13,6 +13,8 @@ struct Config {
   std::uint32_t max_turn_records = 64;
   // Longer messages are cut; a record takes a quarter of the ring at most.
   std::uint32_t max_record_bytes = 16 * 1024;
+  // Messages from this length on are pulled by a peer that can: below it the call costs more than the second copy.
+  std::uint32_t pull_from_bytes = 16 * 1024;
   // An acknowledgement leaves with data, after a turn that found nothing, or when one of these is reached.
   std::uint32_t max_owed_requests = 16;
   Duration max_owed_time = Duration::microseconds(50);

@@ -36,6 +36,8 @@ Error broken(const std::string& what) {
 SegmentLayout layout_of(std::uint32_t ring_capacity) {
   SegmentLayout layout;
   layout.acceptor_wake = kWriterBytes;
+  layout.opener_pull = layout.opener_wake + kLineBytes;
+  layout.acceptor_pull = layout.acceptor_wake + kLineBytes;
   layout.opener_ring = 2 * std::uint64_t{kWriterBytes};
   layout.acceptor_ring = layout.opener_ring + ring_bytes(ring_capacity);
   layout.bytes = (layout.acceptor_ring + ring_bytes(ring_capacity) + kPageBytes - 1) & ~(kPageBytes - 1);

@@ -12,7 +12,8 @@
 //
 // The answer: "VRBNANSW", version (4), one of Answer (4). What follows on the socket are signals, a byte each.
 //
-// The segment: a line pair for each side's wake word, the ring towards the receiver, the ring towards the sender.
+// The segment: a line pair for each side's wake word and, on the second line, its pull words; the ring towards the
+// receiver; the ring towards the sender.
 #pragma once
 
 #include <array>
@@ -52,6 +53,8 @@ struct Hello {
 struct SegmentLayout {
   std::uint64_t opener_wake = 0;     // written by who sent the hello
   std::uint64_t acceptor_wake = 0;   // written by who took it
+  std::uint64_t opener_pull = 0;
+  std::uint64_t acceptor_pull = 0;
   std::uint64_t opener_ring = 0;     // the opener produces
   std::uint64_t acceptor_ring = 0;   // the acceptor produces
   std::uint64_t bytes = 0;           // whole pages

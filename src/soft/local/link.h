@@ -11,14 +11,16 @@
 #include "soft/core/queue_pair.h"
 #include "soft/local/config.h"
 #include "soft/local/message.h"
+#include "soft/local/peer_memory.h"
 #include "soft/local/ring.h"
 
 namespace verbena::local {
 
-// The two rings of a connection. Their memory is the driver's.
+// The two rings of a connection, and the peer's own memory. All of it is the driver's.
 struct Channel {
   RingProducer out;
   RingConsumer in;
+  PeerMemory* peer_memory = nullptr;  // none: whoever names bytes there breaks the connection
 };
 
 struct Link {
@@ -28,12 +30,17 @@ struct Link {
   core::Counters& counters;
   RandomSource& random;
   std::optional<Channel> channel;
+  bool peer_pulls = false;  // it said so
+  bool peer_gone = false;   // seen by a pull
 
   core::PdId pd() const { return qp.init().pd; }
   // Of a record of ours: short enough that several are in the ring at once.
   std::uint32_t max_record_bytes() const {
     const std::uint32_t capacity = channel->out.capacity();
     return std::min({max_payload_bytes(capacity), capacity / 4, config.max_record_bytes});
+  }
+  void look_whether_peer_pulls() {
+    if (!peer_pulls && channel->peer_memory != nullptr) peer_pulls = channel->peer_memory->is_granted();
   }
   std::byte* reserve(RecordKind kind, std::uint32_t bytes) {
     RingProducer& out = channel->out;

@@ -12,7 +12,7 @@ namespace verbena::local {
 namespace {
 
 constexpr std::uint32_t kRequestBytes = 16, kRemoteBytes = 16, kAtomicBytes = 16;
-constexpr std::uint32_t kResponseBytes = 8, kResultBytes = 8, kPieceBytes = 16;
+constexpr std::uint32_t kResponseBytes = 8, kResultBytes = 8;
 constexpr std::uint8_t kSolicited = 1;
 
 // The beginning of a record. Each word of shared memory is loaded at most once: the caller keeps what it got.
@@ -89,7 +89,7 @@ bool parse_pieces(const Head& head, std::size_t from, std::size_t bytes, Placeme
   set.count = static_cast<std::uint8_t>(bytes / kPieceBytes);
   for (std::size_t i = 0; i < set.count; ++i)
     if (!parse_piece(head, from + i * kPieceBytes, placement, set.pieces[i])) return false;
-  return set.bytes() <= kMaxMessageBytes;
+  return set.bytes() <= (placement == Placement::InMemory ? kMaxPulledBytes : kMaxMessageBytes);
 }
 
 // What follows the fixed part of a request of `bytes` bytes.
@@ -99,7 +99,7 @@ bool parse_rest(const Head& head, std::uint32_t bytes, Request& request) {
   if (!carries_payload(request.opcode)) return rest == 0 && request.placement == Placement::InRecord;
   if (request.placement != Placement::InRecord)
     return parse_pieces(head, fixed, rest, request.placement, request.pieces) &&
-           request.pieces.bytes() == request.length;
+           request.pieces.bytes() <= request.length;
   request.payload_bytes = rest;
   request.payload_offset = fixed;
   return rest <= request.length && (rest != 0 || request.length == 0);
@@ -183,10 +183,20 @@ bool parse(std::uint16_t kind, std::span<const std::byte> record, Request& reque
 
 std::optional<Continuation> parse_continuation(std::span<const std::byte> record) {
   if (record.size() <= kContinuationHeadBytes) return std::nullopt;
-  const std::uint64_t word = Head(record).word(0);
-  if (high(word) != 0) return std::nullopt;
-  return Continuation{low(word), static_cast<std::uint32_t>(record.size()) - kContinuationHeadBytes,
-                      kContinuationHeadBytes};
+  const Head head(record);
+  const std::uint64_t word = head.word(0);
+  const std::uint32_t rest = high(word), more = static_cast<std::uint32_t>(record.size()) - kContinuationHeadBytes;
+  if (first_of(rest) != 0 || !is_known(placement_of(rest)) || rest >> 16 != 0) return std::nullopt;
+  Continuation continuation;
+  continuation.number = low(word);
+  continuation.placement = static_cast<Placement>(placement_of(rest));
+  if (continuation.placement == Placement::InRecord) {
+    continuation.payload_bytes = more;
+    continuation.payload_offset = kContinuationHeadBytes;
+  } else if (!parse_pieces(head, kContinuationHeadBytes, more, continuation.placement, continuation.pieces)) {
+    return std::nullopt;
+  }
+  return continuation;
 }
 
 bool parse(std::uint16_t kind, std::span<const std::byte> record, Response& response) {
@@ -234,7 +244,11 @@ void emit(const Request& request, std::byte* to) {
   writer.put(request.pieces);
 }
 
-void emit(const Continuation& continuation, std::byte* to) { Writer(to).put(std::uint64_t{continuation.number}); }
+void emit(const Continuation& continuation, std::byte* to) {
+  Writer writer(to);
+  writer.put(joined(continuation.number, details(0, continuation.placement)));
+  writer.put(continuation.pieces);
+}
 
 void emit(const Response& response, std::byte* to) {
   Writer writer(to);

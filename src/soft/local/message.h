@@ -7,8 +7,8 @@
 //   request        0 number (4)  4 flags (1)  5 placement (1)  6 0 (2)  8 length (4)  12 immediate or 0 (4)
 //     WRITE, READ, atomics:     16 remote address (8)  24 R_Key (4)  28 0 (4)
 //     atomics:                  32 compare or 0 (8)  40 swap or add (8)
-//     then payload (InRecord: all or the beginning of it), or 1 to 4 pieces
-//   continuation   0 number (4)  4 0 (4), then more payload of that request
+//     then all or the beginning of the payload, or 1 to 4 pieces that name as much
+//   continuation   0 number (4)  4 0 (1)  5 placement (1)  6 0 (2), then more payload of that request, or pieces
 //   response       0 number (4)  4 code (1)  5 placement (1)  6 0 (2)
 //     atomic result:             8 the value before (8)
 //     READ data:                 then payload, none in answer to a READ of nothing, or 1 to 4 pieces
@@ -27,6 +27,7 @@ namespace verbena::local {
 
 inline constexpr std::uint32_t kMaxMessageBytes = 1u << 31;
 inline constexpr std::size_t kMaxPieces = 4;
+inline constexpr std::uint32_t kMaxPulledBytes = 256 * 1024;  // that one record may name in own memory
 
 enum class RecordKind : std::uint16_t {  // of the ring; 0 is padding
   RdmaWrite = 1,                         // a request: 1 + SendOpcode
@@ -94,6 +95,8 @@ struct Continuation {
   std::uint32_t number = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_offset = 0;
+  Placement placement = Placement::InRecord;
+  PieceSet pieces{};
 
   bool operator==(const Continuation&) const = default;
 };
@@ -124,6 +127,7 @@ inline RecordKind kind_of(const Request& request) { return kind_of(request.opcod
 std::uint32_t head_bytes(SendOpcode opcode);  // of a request without pieces
 std::uint32_t head_bytes(const Request& request);
 std::uint32_t head_bytes(const Response& response);
+inline constexpr std::uint32_t kPieceBytes = 16;
 inline constexpr std::uint32_t kContinuationHeadBytes = 8;
 void emit(const Request& request, std::byte* to);
 void emit(const Continuation& continuation, std::byte* to);

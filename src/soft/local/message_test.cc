@@ -47,7 +47,7 @@ class RandomMessages {
       made.length = made.payload_bytes == 0 ? 0 : made.payload_bytes + below(2) * below(1000);
     } else {
       made.pieces = pieces(made.placement);
-      made.length = static_cast<std::uint32_t>(made.pieces.bytes());
+      made.length = static_cast<std::uint32_t>(made.pieces.bytes()) + below(2) * below(1000);
     }
     return made;
   }
@@ -78,7 +78,7 @@ class RandomMessages {
     PieceSet made;
     made.count = static_cast<std::uint8_t>(1 + below(kMaxPieces));
     for (std::size_t i = 0; i < made.count; ++i)
-      made.pieces[i] = {placement == Placement::InMemory ? 0 : word(), 1 + below(1 << 20), word()};
+      made.pieces[i] = {placement == Placement::InMemory ? 0 : word(), 1 + below(kMaxPulledBytes / kMaxPieces), word()};
     return made;
   }
 
@@ -124,6 +124,20 @@ TEST(Message, a_continuation_comes_back_and_is_never_empty) {
   EXPECT_FALSE(parse_continuation(bytes.first(108)));
 }
 
+TEST(Message, a_continuation_that_names_bytes_comes_back_and_names_no_more_than_one_turn_can_copy) {
+  Continuation named{7, 0, 0, Placement::InMemory, {}};
+  named.pieces = {{Piece{0, 5, 99}, Piece{0, kMaxPulledBytes - 5, 7}}, 2};
+  Bytes bytes;
+  emit(named, bytes.all.data());
+  EXPECT_EQ(parse_continuation(bytes.first(8 + 32)), named);
+  EXPECT_FALSE(parse_continuation(bytes.first(8 + 24)));
+  bytes.all[5] = std::byte{3};
+  EXPECT_FALSE(parse_continuation(bytes.first(8 + 32))) << "an unknown place";
+  ++named.pieces.pieces[0].bytes;
+  emit(named, bytes.all.data());
+  EXPECT_FALSE(parse_continuation(bytes.first(8 + 32))) << "too much";
+}
+
 TEST(Message, a_record_cut_or_drawn_out_is_no_message) {
   RandomMessages random(3);
   for (int i = 0; i < 10'000; ++i) {
@@ -132,8 +146,11 @@ TEST(Message, a_record_cut_or_drawn_out_is_no_message) {
     emit(request, bytes.all.data());
     const std::uint32_t head = head_bytes(request);
     Request parsed;
-    for (std::uint32_t length = 0; length < head; ++length)
-      EXPECT_FALSE(parse(kind(request), bytes.first(length), parsed)) << length;
+    for (std::uint32_t length = 0; length < head; ++length) {
+      // Whole pieces name the beginning of the payload.
+      const bool pieces = length > head_bytes(request.opcode) && (head - length) % kPieceBytes == 0;
+      EXPECT_EQ(parse(kind(request), bytes.first(length), parsed), pieces && request.pieces.count != 0) << length;
+    }
     if (request.placement != Placement::InRecord || request.opcode >= SendOpcode::RdmaRead)
       EXPECT_FALSE(parse(kind(request), bytes.first(head + 1), parsed));
     else

@@ -3,19 +3,21 @@
 
 #include <cstring>
 
+#include "base/assert.h"
 #include "soft/core/dma.h"
 
 namespace verbena::local {
 
 using core::SendWqe;
 
-// One record of a message: which bytes of the payload, and how long it is with its head.
+// One record of a message: how much of the payload it carries or names, and how long it is itself.
 struct Requester::Cut {
   RecordKind kind = RecordKind::Continuation;
   std::uint32_t head = 0;
   std::uint32_t payload = 0;
+  std::uint32_t pieces = 0;  // that name the payload; 0: it carries it
 
-  std::uint32_t bytes() const { return head + payload; }
+  std::uint32_t bytes() const { return head + (pieces != 0 ? pieces * kPieceBytes : payload); }
 };
 
 namespace {
@@ -68,8 +70,31 @@ Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
     cut.kind = kind_of(wqe.opcode);
     cut.head = head_bytes(wqe.opcode);
   }
-  if (carries_payload(wqe.opcode))
-    cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes() - cut.head);
+  if (!carries_payload(wqe.opcode)) return cut;
+  if (state_.began ? state_.pulled : is_to_be_pulled(wqe)) return pulled_cut_of(wqe, cut);
+  cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes() - cut.head);
+  return cut;
+}
+
+bool Requester::is_to_be_pulled(const SendWqe& wqe) const {
+  return link_.peer_pulls && wqe.length >= link_.config.pull_from_bytes && !has_flag(wqe.flags, SendFlags::Inline);
+}
+
+// As much as one record may name: a piece for each segment that is not empty.
+Requester::Cut Requester::pulled_cut_of(const SendWqe& wqe, Cut cut) const {
+  const std::uint32_t room = (link_.max_record_bytes() - cut.head) / kPieceBytes;
+  const std::uint32_t most = std::min(wqe.length - state_.written, kMaxPulledBytes);
+  std::uint32_t offset = state_.written;
+  for (const ScatterGather& sge : link_.qp.send_queue().sges(state_.current)) {
+    if (cut.payload == most || cut.pieces == std::min<std::uint32_t>(room, kMaxPieces)) break;
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    cut.payload += std::min(sge.length - offset, most - cut.payload);
+    ++cut.pieces;
+    offset = 0;
+  }
   return cut;
 }
 
@@ -115,13 +140,33 @@ bool Requester::copy_payload(const SendWqe& wqe, const Cut& cut, std::byte* to) 
   return true;
 }
 
+// The bytes stay the application's until the peer acknowledges them, which it does when it has them.
+bool Requester::name_payload(const Cut& cut, PieceSet& named) {
+  core::PieceList pieces;
+  if (!core::find_pieces(link_.memory, link_.pd(), link_.qp.send_queue().sges(state_.current), state_.written,
+                         cut.payload, Access::None, pieces))
+    return false;
+  VERBENA_ASSERT(pieces.count == cut.pieces);
+  for (const core::Piece& piece : pieces.span())
+    named.pieces[named.count++] = {0, static_cast<std::uint32_t>(piece.size),
+                                   reinterpret_cast<std::uintptr_t>(piece.data)};
+  return true;
+}
+
 bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
-  if (!copy_payload(wqe, cut, to + cut.head)) return false;
+  PieceSet named;
+  const bool pulled = cut.pieces != 0;
+  if (!(pulled ? name_payload(cut, named) : copy_payload(wqe, cut, to + cut.head))) return false;
   const std::uint32_t number = state_.current - state_.first;
-  if (state_.began)
-    emit(Continuation{number, cut.payload, cut.head}, to);
-  else
-    emit(request_of(wqe, number), to);
+  const Placement placement = pulled ? Placement::InMemory : Placement::InRecord;
+  if (state_.began) {
+    emit(Continuation{number, 0, 0, placement, named}, to);
+    return true;
+  }
+  Request request = request_of(wqe, number);
+  request.placement = placement;
+  request.pieces = named;
+  emit(request, to);
   return true;
 }
 
@@ -156,6 +201,7 @@ void Requester::advance(Instant now, const SendWqe& wqe, const Cut& cut) {
     }
   }
   state_.written += cut.payload;
+  state_.pulled = cut.pieces != 0;
   state_.began = carries_payload(wqe.opcode) && state_.written != wqe.length;
   if (state_.began) return;
   if (wqe.is_read_or_atomic()) ++state_.reads_out;

@@ -26,9 +26,12 @@ class Requester {
   core::SendWqe* next_request() const;
   bool may_start(const core::SendWqe& wqe) const;
   Cut cut_of(const core::SendWqe& wqe) const;
+  Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
+  bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool name_payload(const Cut& cut, PieceSet& named);
   void advance(Instant now, const core::SendWqe& wqe, const Cut& cut);
   void fail(CompletionStatus status);
   bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }

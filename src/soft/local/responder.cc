@@ -6,6 +6,19 @@
 
 namespace verbena::local {
 
+// What a record carries of a message, or names.
+struct Responder::Payload {
+  template <class Head>
+  Payload(const Head& head, std::span<const std::byte> record)
+      : bytes(record.subspan(head.payload_offset, head.payload_bytes)),
+        pieces(head.pieces.pieces.data(), head.pieces.count),
+        size(pieces.empty() ? head.payload_bytes : static_cast<std::uint32_t>(head.pieces.bytes())) {}
+
+  std::span<const std::byte> bytes;
+  std::span<const Piece> pieces;
+  std::uint32_t size;
+};
+
 namespace {
 
 bool is_send(SendOpcode opcode) { return opcode == SendOpcode::Send || opcode == SendOpcode::SendWithImmediate; }
@@ -13,6 +26,11 @@ bool is_fetch(SendOpcode opcode) { return opcode >= SendOpcode::RdmaRead; }
 bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
 
 }  // namespace
+
+bool Responder::is_agreed(Placement placement) const {
+  return placement == Placement::InRecord ||
+         (placement == Placement::InMemory && link_.channel->peer_memory != nullptr);
+}
 
 void Responder::start() {
   const QueuePairAttributes& a = link_.qp.attributes();
@@ -23,7 +41,7 @@ void Responder::start() {
 }
 
 bool Responder::handle(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
-  if (open_ || !parse(kind, record, request_) || request_.placement != Placement::InRecord) return false;
+  if (open_ || !parse(kind, record, request_) || !is_agreed(request_.placement)) return false;
   if (not_ready_) {
     if (request_.number != expected_) return true;
     if (answers_.says_no()) return false;           // it has not heard yet that it must come again
@@ -32,32 +50,38 @@ bool Responder::handle(Instant now, std::uint16_t kind, std::span<const std::byt
   if (request_.number != expected_) return false;  // none is lost
   received_ = 0;
   open_ = true;
-  execute(now, record.subspan(request_.payload_offset, request_.payload_bytes));
+  execute(now, Payload(request_, record));
   return true;
 }
 
 bool Responder::handle_continuation(Instant now, std::span<const std::byte> record) {
   const auto more = parse_continuation(record);
-  if (!more) return false;
+  if (!more || !is_agreed(more->placement)) return false;
   if (not_ready_) return true;
   if (!open_ || more->number != expected_) return false;
-  if (more->payload_bytes > request_.length - received_) return false;
-  execute(now, record.subspan(more->payload_offset, more->payload_bytes));
+  const Payload payload(*more, record);
+  if (payload.size > request_.length - received_) return false;
+  execute(now, payload);
   return true;
 }
 
-void Responder::execute(Instant now, std::span<const std::byte> payload) {
-  const bool last = is_fetch(request_.opcode) || payload.size() == request_.length - received_;
+void Responder::execute(Instant now, const Payload& payload) {
+  const bool last = is_fetch(request_.opcode) || payload.size == request_.length - received_;
   core::PieceList pieces;  // where the payload goes
-  Verdict verdict = check(payload.size(), last, pieces);
-  if (verdict == Verdict::Continue && !touch_memory(pieces, payload, last)) verdict = Verdict::MemoryFault;
+  Verdict verdict = check(payload.size, last, pieces);
+  if (verdict == Verdict::Continue) verdict = touch_memory(pieces, payload, last);
   if (verdict != Verdict::Continue) return refuse(verdict);
-  received_ += static_cast<std::uint32_t>(payload.size());
+  received_ += payload.size;
   if (last) finish(now);
 }
 
-bool Responder::touch_memory(const core::PieceList& pieces, std::span<const std::byte> payload, bool last) {
-  if (!is_atomic(request_.opcode)) return core::store(pieces, payload, last);
+Responder::Verdict Responder::touch_memory(const core::PieceList& pieces, const Payload& payload, bool last) {
+  if (!payload.pieces.empty()) return pull(pieces, payload.pieces, payload.size, last);
+  const bool there = is_atomic(request_.opcode) ? touch_word(pieces) : core::store(pieces, payload.bytes, last);
+  return there ? Verdict::Continue : Verdict::MemoryFault;
+}
+
+bool Responder::touch_word(const core::PieceList& pieces) {
   std::byte* at = const_cast<std::byte*>(pieces.pieces[0].data);
   const std::optional<std::uint64_t> original =
       request_.opcode == SendOpcode::CompareAndSwap
@@ -122,6 +146,14 @@ void Responder::push_fetch() {
 void Responder::refuse(Verdict verdict) {
   core::Counters& c = link_.counters;
   open_ = false;
+  if (verdict == Verdict::PeerGone) {
+    link_.peer_gone = true;
+    return;
+  }
+  if (verdict == Verdict::PeerFault) {
+    ++c.invalid_requests;
+    return fatal(Refusal::RemoteOperation, AsyncEventType::QpRequestError);
+  }
   if (verdict == Verdict::NotReady) {
     not_ready_ = true;
     ++c.send_rnr_err;

@@ -20,6 +20,9 @@ class Responder {
   // `record`: in shared memory. False: no honest peer says that.
   bool handle(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_continuation(Instant now, std::span<const std::byte> record);
+  // A turn pulls what one record may name, and that record's worth more at most.
+  void begin_turn() { pulled_ = 0; }
+  bool has_pulled_enough() const { return pulled_ >= kMaxPulledBytes; }
   // The peer's ring was found empty: what is owed waits no longer.
   void handle_pause() { due_ = answers_.owed() != 0; }
 
@@ -42,15 +45,22 @@ class Responder {
     OperationError,
     ReceiveTooShort,
     MemoryFault,  // registered, and not mapped: met only when it is touched
+    PeerFault,    // of what the peer named
+    PeerGone,
   };
+  struct Payload;
 
+  bool is_agreed(Placement placement) const;
   // A record with payload for the open message, or the one record of another. False: broken.
-  void execute(Instant now, std::span<const std::byte> payload);
+  void execute(Instant now, const Payload& payload);
   Verdict check(std::size_t bytes, bool last, core::PieceList& pieces);
   Verdict check_allowed() const;
   Verdict check_resources(bool last);
   Verdict check_memory(std::size_t bytes, core::PieceList& pieces) const;
-  bool touch_memory(const core::PieceList& pieces, std::span<const std::byte> payload, bool last);
+  Verdict touch_memory(const core::PieceList& pieces, const Payload& payload, bool last);
+  bool touch_word(const core::PieceList& pieces);
+  Verdict pull(core::PieceList pieces, std::span<const Piece> from, std::uint32_t bytes, bool last);
+  Verdict pull_by_parts(const core::PieceList& pieces, std::span<const Piece> from, bool last);
   void finish(Instant now);
   void complete_receive(CompletionOpcode opcode);
   void push_fetch();
@@ -69,6 +79,7 @@ class Responder {
   bool due_ = false;            // what is owed leaves at once
   Request request_;             // at hand
   std::uint32_t received_ = 0;  // bytes of it stored
+  std::uint32_t pulled_ = 0;    // bytes in this turn
   core::ReceiveWqe receive_;
   std::vector<ScatterGather> receive_sges_;
   std::uint64_t atomic_original_ = 0;

@@ -17,6 +17,7 @@ struct SendState {
   std::uint32_t first = 0;       // place of the request with number 0
   std::uint32_t current = 0;     // the next to write
   bool began = false;            // a part of it is written
+  bool pulled = false;           // the peer fetches its payload: records name it
   std::uint32_t written = 0;     // bytes of its payload
   std::uint32_t reads_out = 0;   // READ and atomic requests written and not answered
   std::uint32_t read_bytes = 0;  // of the oldest READ, stored

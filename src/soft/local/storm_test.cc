@@ -150,6 +150,9 @@ class Storm {
     given.max_dest_rd_atomic = 4;
     given.rnr_retry = 7;
     given.timeout = 14;
+    constexpr std::uint32_t kFrom[] = {1, 64, 500, 1500};
+    given.pulls = random.chance(0.5);
+    given.config.pull_from_bytes = kFrom[random.below(4)];
     given.config.max_turn_records = static_cast<std::uint32_t>(1 + random.below(64));
     return given;
   }
@@ -202,7 +205,7 @@ class Storm {
 };
 
 TEST(LocalStorm, o1_r073_r074_r083_q014_every_request_ends_once_in_order_and_memory_is_as_the_model_says) {
-  std::uint64_t requests = 0, refused = 0;
+  std::uint64_t requests = 0, refused = 0, pulled = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     Storm storm(seed);
@@ -213,10 +216,12 @@ TEST(LocalStorm, o1_r073_r074_r083_q014_every_request_ends_once_in_order_and_mem
     ASSERT_TRUE(storm.a.memory_is_right() && storm.b.memory_is_right());
     EXPECT_EQ(storm.pair.a.counters.local_ack_timeout_err + storm.pair.b.counters.local_ack_timeout_err, 0u);
     requests += storm.a.posted() + storm.b.posted();
+    pulled += storm.pair.of_a.calls + storm.pair.of_b.calls;
     refused += storm.pair.a.counters.rcvd_rnr_err + storm.pair.b.counters.rcvd_rnr_err;
   }
   EXPECT_GT(requests, 20'000u);
   EXPECT_GT(refused, 100u);
+  EXPECT_GT(pulled, 1000u);
 }
 
 TEST(LocalStorm, q051_whenever_one_end_dies_the_other_has_one_outcome_for_each_request_and_receive) {
@@ -226,6 +231,7 @@ TEST(LocalStorm, q051_whenever_one_end_dies_the_other_has_one_outcome_for_each_r
     const std::uint64_t steps = storm.random.below(1500);
     for (std::uint64_t i = 0; i < steps; ++i) storm.step();
     storm.a.expect_failure();
+    storm.pair.of_b.gone = storm.random.chance(0.7);
     storm.pair.end(storm.pair.b);
     storm.pair.a.transport->detach();
     storm.a.check(storm.b);
@@ -242,8 +248,10 @@ TEST(LocalStorm, q051_whenever_one_end_dies_the_other_has_one_outcome_for_each_r
   }
 }
 
-TEST(LocalStorm, two_threads_agree) {
+void let_two_threads_agree(bool pulls) {
   Given given;
+  given.pulls = pulls;
+  given.config.pull_from_bytes = 500;
   given.capacity = 1024;
   given.memory_bytes = kShared + kSharedBytes;
   given.requests = kSlots;
@@ -276,7 +284,11 @@ TEST(LocalStorm, two_threads_agree) {
   drive(pair.a, of_a);
   other.join();
   EXPECT_TRUE(of_a.memory_is_right() && of_b.memory_is_right());
+  EXPECT_EQ(pair.of_a.calls != 0, pulls);
 }
+
+TEST(LocalStorm, two_threads_agree) { let_two_threads_agree(false); }
+TEST(LocalStorm, two_threads_agree_where_each_pulls_from_the_other) { let_two_threads_agree(true); }
 
 TEST(LocalStorm, F21_noise_in_a_ring_ends_its_own_connection_alone) {
   std::uint64_t broken = 0;

@@ -47,6 +47,7 @@ struct Given {
   std::uint8_t timeout = 10, retry_count = 2;
   std::uint32_t requests = 64, cq_entries = 1024;
   std::uint64_t seed = 1;
+  bool pulls = false;  // what the other end names in its memory
   Config config;
 };
 
@@ -60,6 +61,7 @@ class Side {
     init.receive_cq = &receive_cq;
     init.srq = shared;
     init.capabilities.max_send_requests = init.capabilities.max_receive_requests = given.requests;
+    init.capabilities.max_send_segments = 8;
     qp = std::make_unique<core::QueuePair>(Qpn{qpn}, init, events);
     transport = std::make_unique<Transport>(*qp, given_.config, memory, counters, random_);
     words_.resize(given.memory_bytes / 8);
@@ -178,20 +180,61 @@ class Side {
   std::vector<std::uint64_t> words_;
 };
 
+// The region of one side, as the other side's kernel shows it.
+class FakeMemory final : public PeerMemory {
+ public:
+  FakeMemory(Side& peer, const Given& given) : peer_(peer), bytes_(given.memory_bytes) {}
+
+  Pulled pull(std::span<const Piece> from, std::span<const core::Piece> to) override {
+    Bytes all;
+    for (const Piece& piece : from) {
+      const std::uint64_t at = piece.address - reinterpret_cast<std::uintptr_t>(peer_.data());
+      if (at > bytes_ || piece.bytes > bytes_ - at) return gone ? Pulled::PeerGone : Pulled::Fault;
+      all.insert(all.end(), peer_.data() + at, peer_.data() + at + piece.bytes);
+    }
+    std::size_t used = 0;
+    for (const core::Piece& piece : to) {
+      if (piece.data == unmapped && piece.size != 0) return Pulled::Fault;
+      std::memcpy(const_cast<std::byte*>(piece.data), all.data() + used, piece.size);
+      used += piece.size;
+    }
+    EXPECT_EQ(used, all.size()) << "no more and no less than was named";
+    bytes += used;
+    ++calls;
+    return gone ? Pulled::PeerGone : Pulled::Whole;
+  }
+  bool is_granted() const override { return granted; }
+
+  bool granted = true;  // the other pulls, too
+  bool gone = false;
+  const std::byte* unmapped = nullptr;
+  std::uint64_t bytes = 0, calls = 0;
+
+ private:
+  Side& peer_;
+  std::uint64_t bytes_;
+};
+
 // Both ends connected.
 class Pair {
  public:
   explicit Pair(const Given& given = {}) : Pair(given, given) {}
-  Pair(const Given& of_a, const Given& of_b)
-      : to_b_(of_a.capacity), to_a_(of_a.capacity), a(of_a, 1), b(of_b, 2) {
+  Pair(const Given& given_a, const Given& given_b)
+      : to_b_(given_a.capacity),
+        to_a_(given_a.capacity),
+        pulls_(given_a.pulls),
+        a(given_a, 1),
+        b(given_b, 2),
+        of_a(a, given_a),
+        of_b(b, given_b) {
     a.to(QueuePairState::Rts);
     b.to(QueuePairState::Rts);
     attach();
   }
 
   void attach() {
-    a.transport->attach(now, {RingProducer(to_b_.memory()), RingConsumer(to_a_.memory())});
-    b.transport->attach(now, {RingProducer(to_a_.memory()), RingConsumer(to_b_.memory())});
+    a.transport->attach(now, {RingProducer(to_b_.memory()), RingConsumer(to_a_.memory()), pulls_ ? &of_b : nullptr});
+    b.transport->attach(now, {RingProducer(to_a_.memory()), RingConsumer(to_b_.memory()), pulls_ ? &of_a : nullptr});
   }
   // One turn of a driver; true when something moved.
   bool turn(Side& side) {
@@ -228,10 +271,12 @@ class Pair {
 
  private:
   RingStorage to_b_, to_a_;
+  const bool pulls_;
 
  public:
   Instant now{1'000'000};
   Side a, b;
+  FakeMemory of_a, of_b;  // as the other end sees them
   RingStorage& ring_to_a() { return to_a_; }
   RingStorage& ring_to_b() { return to_b_; }
 };

@@ -21,12 +21,12 @@ bool Transport::sends() const {
 }
 
 bool Transport::reads() const {
-  return attached() && !broken_ && (sends() || link_.qp.state() == QueuePairState::Rtr);
+  return attached() && !broken_ && !link_.peer_gone && (sends() || link_.qp.state() == QueuePairState::Rtr);
 }
 
 // In ERR: why.
 bool Transport::writes() const {
-  return reads() || (attached() && !broken_ && link_.qp.state() == QueuePairState::Error);
+  return reads() || (attached() && !broken_ && !link_.peer_gone && link_.qp.state() == QueuePairState::Error);
 }
 
 void Transport::handle_state(QueuePairState before) {
@@ -59,6 +59,7 @@ void Transport::attach(Instant, const Channel& channel) {
 
 void Transport::detach() {
   link_.channel.reset();
+  link_.peer_pulls = link_.peer_gone = false;
   send_.period_end = Instant::never();
 }
 
@@ -86,6 +87,7 @@ bool Transport::handle_records(Instant now) {
   const bool whole = fault_guard::run([this, now, &anything] { anything = read_turn(now); });
   if (!whole || link_.channel->in.state() == RingState::Corrupt) broken_ = true;
   if (broken_) break_off();
+  if (link_.peer_gone) handle_peer_ended();
   if (!anything) responder_.handle_pause();
   return anything;
 }
@@ -94,7 +96,10 @@ bool Transport::read_turn(Instant now) {
   RingConsumer& in = link_.channel->in;
   const std::uint32_t most_bytes = in.capacity() / 4;
   std::uint32_t records = 0;
+  link_.look_whether_peer_pulls();
+  responder_.begin_turn();
   for (std::uint32_t bytes = 0; bytes < most_bytes && records < link_.config.max_turn_records && reads(); ++records) {
+    if (responder_.has_pulled_enough()) break;
     const Record* record = in.peek();
     if (record == nullptr) break;
     handle_record(now, *record);
@@ -162,6 +167,10 @@ void Transport::handle_hang_up(Instant now) {
   // Whoever still writes there gets no more than one ring read.
   for (std::uint32_t lines = link_.channel->in.capacity() / kLineBytes; lines != 0 && handle_records(now); --lines) {
   }
+  handle_peer_ended();
+}
+
+void Transport::handle_peer_ended() {
   peer_ended_ = true;
   settle();
 }

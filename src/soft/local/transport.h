@@ -59,6 +59,7 @@ class Transport {
   bool writes() const;
   bool sends() const;
   bool read_turn(Instant now);
+  void handle_peer_ended();
   void handle_record(Instant now, const Record& record);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/fault_guard.h"
 
 namespace verbena::soft::local {
 
@@ -18,6 +19,7 @@ using verbena::local::Endpoint;
 using verbena::local::Hello;
 using verbena::local::layout_of;
 using verbena::local::Path;
+using verbena::local::PullWords;
 using verbena::local::RingConsumer;
 using verbena::local::RingMemory;
 using verbena::local::RingProducer;
@@ -45,9 +47,13 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
   const RingMemory theirs(base + (opener ? layout.acceptor_ring : layout.opener_ring), ring_capacity);
   const WakeMemory our_word(base + (opener ? layout.opener_wake : layout.acceptor_wake));
   const WakeMemory their_word(base + (opener ? layout.acceptor_wake : layout.opener_wake));
-  return {{RingProducer(ours), RingConsumer(theirs)},
+  return {{RingProducer(ours), RingConsumer(theirs), nullptr},
           verbena::local::Sleeper(our_word),
           verbena::local::Waker(their_word)};
+}
+
+std::string copies_of(const ProcessMemory* memory) {
+  return memory == nullptr ? "every message takes two copies, as was asked for" : memory->explain();
 }
 
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -63,7 +69,7 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
 }
 
 Hub::Hub(const Options& options, Descriptor listener, Descriptor epoll)
-    : options_(options), listener_(std::move(listener)), epoll_(std::move(epoll)), reserve_(spare_descriptor()) {
+    : options_(options), cookie_(Cookie::make()), listener_(std::move(listener)), epoll_(std::move(epoll)), reserve_(spare_descriptor()) {
   watch(listener_.get(), kListener);
 }
 
@@ -87,7 +93,7 @@ void Hub::watch(int descriptor, Id id) {
 Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
   const Id id = next_id_++;
   watch(peer.descriptor(), id);
-  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}});
+  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}});
   if (role != Role::Fresh) return id;
   waiting_.insert(id);
   if (waiting_.size() > kMostWaiting) drop(*waiting_.begin());
@@ -270,6 +276,8 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
     return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
   auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
   if (!segment) return std::move(segment).error();
+  if (options_.pull)
+    PullWords(segment->memory().data() + layout_of(options_.ring_capacity).opener_pull).offer(cookie_.at());
   const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
   if (!sent) return sent.error();
   segment->close_descriptor();
@@ -305,8 +313,22 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   entry.socket = id;
   entry.reason = "shared memory with " + socket.peer.name();
   --undecided_;
-  nic_->use_local(now, qpn, link_of(socket.segment.memory(), ring_capacity, opener));
+  if (options_.pull) meet_memory(socket, ring_capacity, opener);
+  LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
+  link.channel.peer_memory = socket.memory.get();
+  nic_->use_local(now, qpn, link);
   if (!opener) static_cast<void>(socket.peer.send(Answer::Accept));  // one that is gone hangs up
+}
+
+// Each says where its cookie is, and whether it could read the other's: the opener before its hello and after the
+// answer, the acceptor between.
+void Hub::meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener) {
+  const SegmentLayout layout = layout_of(ring_capacity);
+  std::byte* const base = socket.segment.memory().data();
+  const PullWords ours(base + (opener ? layout.opener_pull : layout.acceptor_pull));
+  const PullWords theirs(base + (opener ? layout.acceptor_pull : layout.opener_pull));
+  if (!opener && !fault_guard::run([&] { ours.offer(cookie_.at()); })) return;
+  socket.memory = std::make_unique<ProcessMemory>(socket.peer, ours, theirs);
 }
 
 // The match says so already.
@@ -353,8 +375,10 @@ std::vector<std::string> Hub::explain() const {
       break;
     }
     const Path path = entry->match.path();
-    lines.push_back("queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " +
-                    (path == Path::Roce ? "RoCE, because " + entry->reason : entry->reason));
+    std::string line = "queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " +
+                       (path == Path::Roce ? "RoCE, because " + entry->reason : entry->reason);
+    if (path == Path::Local) line += "; " + copies_of(sockets_.at(entry->socket).memory.get());
+    lines.push_back(std::move(line));
   }
   return lines;
 }

@@ -16,6 +16,7 @@
 #include "soft/driver/descriptor.h"
 #include "soft/driver/local/meeting_point.h"
 #include "soft/driver/local/peer_socket.h"
+#include "soft/driver/local/process_memory.h"
 #include "soft/driver/local/segment.h"
 #include "soft/local/match.h"
 #include "soft/nic.h"
@@ -31,6 +32,7 @@ class Hub final : public Paths {
   struct Options {
     Gid address;
     bool required = false;  // queue pairs that find no memory to share get no path at all
+    bool pull = true;  // large messages by one copy, where the kernel lets both ends
     std::uint32_t ring_capacity = kRingCapacity;
   };
   // Offers from now on. Errors: AddressInUse (somebody else offers for that address), those of the system.
@@ -68,6 +70,7 @@ class Hub final : public Paths {
     Segment segment{};
     verbena::local::Hello hello{};  // held
     Descriptor offered{};           // held: the peer's segment
+    std::unique_ptr<ProcessMemory> memory{};  // attached: unless all is copied twice
   };
   // A queue pair of ours in RTR or later.
   struct Entry {
@@ -92,9 +95,11 @@ class Hub final : public Paths {
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
   bool hear_answer(Instant now, Id id);
   void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
+  void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
   void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
 
   const Options options_;
+  const Cookie cookie_;  // for the peers of this process
   const Descriptor listener_;
   const Descriptor epoll_;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left

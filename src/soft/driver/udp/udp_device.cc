@@ -151,7 +151,8 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, H
     device.path_reason = roce + "packets are captured; path=local takes shared memory all the same";
     return {};
   }
-  auto hub = local::Hub::open({.address = address, .required = options.path == PathChoice::Local});
+  auto hub =
+      local::Hub::open({.address = address, .required = options.path == PathChoice::Local, .pull = options.pull});
   if (hub) {
     device.hub = std::move(*hub);
     return {};

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payload that the responder copies out of the requester's memory: the same rules, and what only this way can go wrong.
+#include <gtest/gtest.h>
+
+#include "soft/local/test_pair.h"
+#include "soft/local/transport.h"
+
+namespace verbena::local {
+namespace {
+
+using namespace testing;
+using Statuses = std::vector<CompletionStatus>;
+using Ids = std::vector<std::uint64_t>;
+using Events = std::vector<AsyncEventType>;
+using Op = SendOpcode;
+using Status = CompletionStatus;
+
+constexpr std::size_t kLarge = 3 * kMaxPulledBytes + 1001;
+
+Given pulling(std::uint32_t from = 1000, std::size_t memory_bytes = 4 << 20) {
+  Given given;
+  given.pulls = true;
+  given.config.pull_from_bytes = from;
+  given.memory_bytes = memory_bytes;
+  return given;
+}
+
+TEST(LocalPull, r073_o1_o2_messages_of_every_length_arrive_whole_and_the_long_ones_by_one_copy) {
+  for (const std::uint32_t capacity : {256u, 4096u}) {
+    Given given = pulling();
+    given.capacity = capacity;
+    Pair pair(given);
+    std::uint64_t pulled = 0;
+    pair.run();
+    for (const std::size_t length : {0ul, 999ul, 1000ul, 1003ul, std::size_t{kMaxPulledBytes}, kLarge}) {
+      const Bytes bytes = pattern(length, static_cast<unsigned>(length));
+      pair.a.put(0, bytes);
+      pair.b.receive(7, 0, length + 3);
+      pair.b.receive(8, 0, 0);
+      pair.a.send(1, 0, length);
+      pair.a.fetch_or_write(Op::RdmaWriteWithImmediate, 2, 0, length, pair.b, 2 << 20);
+      pair.run();
+      const auto received = pair.b.received();
+      ASSERT_EQ(ids(received), (Ids{7, 8})) << length;
+      EXPECT_EQ(received[0].byte_count, length);
+      EXPECT_EQ(received[1].byte_count, length);
+      EXPECT_TRUE(received[1].with_immediate);
+      EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::Success}));
+      EXPECT_TRUE(pair.b.holds(0, bytes) && pair.b.holds(2 << 20, bytes)) << length;
+      EXPECT_TRUE(pair.b.holds((2 << 20) + length, Bytes(8)));
+      if (length >= 1000) pulled += 2 * length;
+      EXPECT_EQ(pair.of_a.bytes, pulled) << length;
+    }
+  }
+}
+
+TEST(LocalPull, q006_r078_pieces_here_and_there_and_more_of_them_than_a_record_names) {
+  Pair pair(pulling(1));
+  pair.run();
+  const Bytes bytes = pattern(70'000);
+  pair.a.put(0, bytes);
+  const ScatterGather from[] = {pair.a.sge(0, 3),      pair.a.sge(3, 0),      pair.a.sge(3, 600),   pair.a.sge(603, 97),
+                                pair.a.sge(700, 9300), pair.a.sge(10'000, 1), pair.a.sge(10'001, 59'999)};
+  const ScatterGather to[] = {pair.b.sge(100'001, 1), pair.b.sge(0, 0), pair.b.sge(100'002, 69'996),
+                              pair.b.sge(169'998, 3)};
+  const ReceiveRequest receive{4, to};
+  ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+  SendRequest request;
+  request.local = from;
+  pair.a.post(request);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(100'001, bytes));
+  EXPECT_EQ(pair.b.received()[0].byte_count, 70'000u);
+  EXPECT_EQ(pair.of_a.bytes, 70'000u);
+  EXPECT_GE(pair.of_a.calls, 2u);
+}
+
+TEST(LocalPull, what_goes_inline_or_to_a_peer_that_cannot_goes_through_the_ring) {
+  Pair pair(pulling(1));
+  pair.of_b.granted = false;
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 5000, pair.b, 0);
+  const Bytes bytes = pattern(16);
+  const ScatterGather own{reinterpret_cast<std::uintptr_t>(bytes.data()), 16, Key{}};
+  SendRequest request;
+  request.local = {&own, 1};
+  request.flags = SendFlags::Inline;
+  pair.a.receive(6, 0, 16);
+  pair.b.post(request);
+  pair.run();
+  EXPECT_EQ(pair.of_a.bytes + pair.of_b.bytes, 0u);
+  EXPECT_TRUE(pair.a.holds(0, bytes));
+  pair.of_b.granted = true;
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 5000, pair.b, 0);
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 3, 0, 5000, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3}));
+  EXPECT_GE(pair.of_a.bytes, 5000u);
+}
+
+TEST(LocalPull, one_turn_copies_no_more_than_a_record_names) {
+  Pair pair(pulling());
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, kLarge, pair.b, 0);
+  while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+  for (std::uint64_t turn = 1; turn <= 3; ++turn) {
+    EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+    EXPECT_EQ(pair.of_a.bytes, turn * kMaxPulledBytes);
+  }
+  EXPECT_TRUE(pair.a.sent().empty());
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+}
+
+TEST(LocalPull, r070_q025_what_finds_no_receive_comes_again_and_is_pulled_once) {
+  Pair pair(pulling());
+  pair.run();
+  pair.a.put(0, pattern(kLarge));
+  pair.a.send(1, 0, kLarge);
+  pair.run();
+  EXPECT_EQ(pair.of_a.bytes, 0u);
+  pair.b.receive(5, 0, kLarge);
+  ASSERT_TRUE(pair.wait());
+  EXPECT_EQ(ids(pair.b.received()), Ids{5});
+  EXPECT_EQ(pair.of_a.bytes, kLarge);
+  EXPECT_TRUE(pair.b.holds(0, pattern(kLarge)));
+}
+
+TEST(LocalPull, r058_r079_r060_what_may_not_be_stored_is_not_even_read) {
+  for (const int what : {0, 1, 2}) {
+    Given of_b = pulling();
+    if (what == 2) of_b.qp_access = Access::None;
+    Pair pair(pulling(), of_b);
+    pair.run();
+    pair.b.receive(5, 0, 1999);
+    SendRequest request;
+    if (what == 0) {
+      pair.a.send(1, 0, 2000);
+    } else {
+      pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 2000, pair.b, what == 1 ? (4 << 20) - 1999 : 0);
+    }
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()),
+              Statuses{what == 1 ? Status::RemoteAccessError : Status::RemoteInvalidRequest});
+    EXPECT_EQ(statuses(pair.b.received()), Statuses{what == 0 ? Status::LocalLengthError : Status::Flushed});
+    EXPECT_EQ(pair.of_a.bytes, 0u);
+  }
+}
+
+TEST(LocalPull, r067_a_region_that_goes_while_it_is_written_is_not_written_any_more) {
+  Pair pair(pulling());
+  pair.run();
+  pair.a.put(0, pattern(kLarge));
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, kLarge, pair.b, 0);
+  while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  ASSERT_TRUE(pair.b.memory.deregister(pair.b.region.lkey));
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
+  EXPECT_EQ(pair.of_a.bytes, kMaxPulledBytes);
+  EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::QpAccessError});
+}
+
+TEST(LocalPull, f30_memory_of_the_sender_that_is_gone_ends_the_connection) {
+  Pair pair(pulling());
+  pair.run();
+  pair.b.receive(5, 0, 5000);
+  auto region = *pair.a.memory.register_region({}, reinterpret_cast<void*>(0x1000), 5000, 0x900000, Access::All);
+  const ScatterGather local{region.iova, 5000, region.lkey};
+  SendRequest request;
+  request.id = 1;
+  request.local = {&local, 1};
+  pair.a.post(request);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteOperationError});
+  EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
+}
+
+TEST(LocalPull, f30_memory_of_the_receiver_that_is_gone_is_its_own_error) {
+  Pair pair(pulling());
+  pair.run();
+  void* const nowhere = reinterpret_cast<void*>(0x1000);
+  auto region = *pair.b.memory.register_region({}, nowhere, 5000, 0x900000, Access::All);
+  pair.of_a.unmapped = static_cast<std::byte*>(nowhere);
+  const ScatterGather local{region.iova, 5000, region.lkey};
+  const ReceiveRequest receive{5, {&local, 1}};
+  ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+  pair.a.send(1, 0, 5000);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteOperationError});
+  EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::LocalProtectionError});
+}
+
+TEST(LocalPull, where_the_kernel_cannot_copy_at_once_parts_go_through_a_buffer) {
+  Pair pair(pulling());
+  pair.run();
+  const Bytes bytes = pattern(20'011);
+  pair.a.put(0, bytes);
+  pair.of_a.unmapped = pair.b.data();
+  pair.b.receive(5, 0, 20'011);
+  pair.a.send(1, 0, 20'011);
+  pair.run();
+  EXPECT_EQ(ids(pair.b.received()), Ids{5});
+  EXPECT_TRUE(pair.b.holds(0, bytes));
+  EXPECT_EQ(pair.of_a.calls, 5u);
+}
+
+TEST(LocalPull, q051_what_a_dead_peer_named_is_neither_completed_nor_acknowledged) {
+  Pair pair(pulling());
+  pair.run();
+  pair.b.receive(5, 0, 5000);
+  pair.b.fetch_or_write(Op::RdmaWrite, 9, 0, 8, pair.a, 0);
+  pair.b.transport->emit(pair.now);
+  pair.a.send(1, 0, 5000);
+  pair.a.transport->emit(pair.now);
+  pair.of_a.gone = true;
+  while (pair.b.transport->handle_records(pair.now)) continue;
+  EXPECT_FALSE(pair.b.transport->ready(pair.now));
+  const auto sent = pair.b.sent();
+  EXPECT_EQ(statuses(sent), Statuses{Status::RetryExceeded});
+  EXPECT_EQ(sent.at(0).vendor_error, core::kVendorPeerEnded);
+  EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
+  pair.b.transport->handle_hang_up(pair.now);
+  EXPECT_TRUE(pair.b.transport->finished());
+}
+
+// A peer that names what it likes.
+class HostilePull : public ::testing::Test {
+ protected:
+  HostilePull() : pair(pulling()), out(pair.ring_to_b().memory()) {}
+
+  void write(std::uint32_t length, std::initializer_list<Piece> pieces) {
+    Request request;
+    request.opcode = Op::RdmaWrite;
+    request.placement = Placement::InMemory;
+    request.length = length;
+    request.remote_address = pair.b.va(0);
+    request.rkey = pair.b.region.rkey;
+    for (const Piece& piece : pieces) request.pieces.pieces[request.pieces.count++] = piece;
+    const auto at = out.try_reserve(static_cast<std::uint16_t>(kind_of(request)), head_bytes(request));
+    emit(request, out.memory().data() + *at);
+  }
+  void go_on(std::initializer_list<Piece> pieces) {
+    Continuation more{0, 0, 0, Placement::InMemory, {}};
+    for (const Piece& piece : pieces) more.pieces.pieces[more.pieces.count++] = piece;
+    const auto at = out.try_reserve(static_cast<std::uint16_t>(RecordKind::Continuation),
+                                    kContinuationHeadBytes + more.pieces.count * kPieceBytes);
+    emit(more, out.memory().data() + *at);
+  }
+  void expect_end(AsyncEventType event) {
+    out.publish();
+    while (pair.b.transport->handle_records(pair.now)) continue;
+    EXPECT_EQ(pair.b.happened(), Events{event});
+    EXPECT_TRUE(pair.b.holds(0, Bytes(20'000)));
+  }
+  Piece at(std::uint64_t offset, std::uint32_t bytes) {
+    return {0, bytes, reinterpret_cast<std::uintptr_t>(pair.a.data()) + offset};
+  }
+
+  Pair pair;
+  RingProducer out;
+};
+
+TEST_F(HostilePull, F21_addresses_where_nothing_is) {
+  write(2000, {Piece{0, 2000, 16}});
+  expect_end(AsyncEventType::QpRequestError);
+}
+
+TEST_F(HostilePull, F21_addresses_that_begin_well_and_end_nowhere) {
+  write(20'000, {Piece{0, 20'000, reinterpret_cast<std::uintptr_t>(pair.a.data()) + (4 << 20) - 8}});
+  expect_end(AsyncEventType::QpRequestError);
+}
+
+TEST_F(HostilePull, F21_r053_more_than_the_length) {
+  write(2000, {at(0, 1000), at(0, 1001)});
+  expect_end(AsyncEventType::QpFatal);
+}
+
+TEST_F(HostilePull, F21_r053_more_than_the_length_in_what_follows) {
+  write(2000, {at(0, 1000)});
+  go_on({at(0, 1000), at(0, 1)});
+  expect_end(AsyncEventType::QpFatal);
+}
+
+TEST_F(HostilePull, F21_more_at_once_than_a_turn_may_take) {
+  write(kMaxPulledBytes + 1, {at(0, kMaxPulledBytes + 1)});
+  expect_end(AsyncEventType::QpFatal);
+}
+
+TEST_F(HostilePull, F21_nothing_named) {
+  write(2000, {});
+  expect_end(AsyncEventType::QpFatal);
+}
+
+}  // namespace
+}  // namespace verbena::local

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payload that is copied out of the peer's memory by the responder, which owns where it goes.
+#include <algorithm>
+#include <array>
+
+#include "soft/core/dma.h"
+#include "soft/local/responder.h"
+
+namespace verbena::local {
+
+namespace {
+
+constexpr std::size_t kWordBytes = 8;
+
+}  // namespace
+
+// O-4: the last word comes into a private one, and is published after all else.
+Responder::Verdict Responder::pull(core::PieceList pieces, std::span<const Piece> from, std::uint32_t bytes,
+                                   bool last) {
+  pulled_ += bytes;
+  std::array<std::byte, kWordBytes> word;
+  std::array<core::Piece, core::kMaxSegments + 1> to;
+  std::copy_n(pieces.pieces.begin(), pieces.count, to.begin());
+  std::size_t count = pieces.count;
+  std::span<const std::byte> end;
+  std::byte* end_at = nullptr;
+  if (last) {
+    core::Piece& piece = to[count - 1];
+    end = std::span(word).first(std::min(piece.size, kWordBytes));
+    piece.size -= end.size();
+    end_at = const_cast<std::byte*>(piece.data) + piece.size;
+    to[count++] = {end.data(), end.size()};
+  }
+  switch (link_.channel->peer_memory->pull(from, {to.data(), count})) {
+    case Pulled::PeerGone:
+      return Verdict::PeerGone;
+    case Pulled::Fault:
+      return pull_by_parts(pieces, from, last);
+    case Pulled::Whole:
+      break;
+  }
+  return !last || core::dma_write(end_at, end, true) ? Verdict::Continue : Verdict::MemoryFault;
+}
+
+// Through a buffer of our own: shows whose memory is not there.
+Responder::Verdict Responder::pull_by_parts(const core::PieceList& pieces, std::span<const Piece> from, bool last) {
+  std::array<std::byte, 4096> part;
+  std::size_t target = 0, offset = 0;  // in pieces
+  for (Piece source : from) {
+    while (source.bytes != 0) {
+      const core::Piece& piece = pieces.pieces[target];
+      const auto size = static_cast<std::uint32_t>(
+          std::min({std::size_t{source.bytes}, piece.size - offset, part.size()}));
+      const Piece one{0, size, source.address};
+      const core::Piece buffer{part.data(), size};
+      const Pulled pulled = link_.channel->peer_memory->pull({&one, 1}, {&buffer, 1});
+      if (pulled != Pulled::Whole) return pulled == Pulled::Fault ? Verdict::PeerFault : Verdict::PeerGone;
+      source.address += size;
+      source.bytes -= size;
+      const bool end = target + 1 == pieces.count && offset + size == piece.size;
+      if (!core::dma_write(const_cast<std::byte*>(piece.data) + offset, {part.data(), size}, last && end))
+        return Verdict::MemoryFault;
+      offset += size;
+      if (offset == piece.size) {
+        ++target;
+        offset = 0;
+      }
+    }
+  }
+  return Verdict::Continue;
+}
+
+}  // namespace verbena::local
