@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes of one host: shared memory instead of packets, seen by explain() alone; and who gets packets after all.
+#include <algorithm>
 #include <cstdlib>
 
 #include "test_process.h"
@@ -28,7 +29,9 @@ ConnectionOptions for_ever() {
   return options;
 }
 
-Device opened(PathChoice path) { return must(Device::open(OpenOptions{.path = path})); }
+Device opened(PathChoice path, std::optional<bool> pull = true) {
+  return must(Device::open(OpenOptions{.path = path, .pull = pull}));
+}
 
 // Gives one peer after another memory, and answers what it sends until it goes; each time says what went before.
 void serve(PathChoice path, const std::function<void(const std::string&)>& say, int peers = 1) {
@@ -143,10 +146,105 @@ TEST(LocalPath, a_peer_that_is_killed_is_followed_by_another) {
   EXPECT_EQ(client->echo("second"), "second");
 }
 
+// ---- Large messages.
+
+constexpr std::uint32_t kLarge = 64 << 20;
+constexpr const char* kOneCopy = "large messages from it take one copy, large ones to it one";
+constexpr const char* kRefused = "process_vm_readv says";
+
+// Sends back what it gets, and serves its memory.
+void echo_large(bool pull, const std::function<void(const std::string&)>& say) {
+  Device device = opened(PathChoice::Local, pull);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kLarge)), echo = must(device.allocate_memory(kLarge));
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  ConnectionRequest request = must(listener.wait_request());
+  const auto key = memory.remote().to_bytes();
+  Connection connection = must(request.accept(for_ever(), key));
+  must(connection.wait_established());
+  for (;;) {
+    const auto received = connection.receive(echo.local()).wait();
+    if (!received || !connection.send(echo.local(0, received->bytes)).wait()) return;
+  }
+}
+
+TEST(LocalPath, large_messages_arrive_whole_by_one_copy_and_by_two) {
+  for (const auto& [there, here] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
+    const bool pull = there;
+    Process server([pull](const auto& say) { echo_large(pull, say); });
+    const std::string address = server.hear();
+    Device device = opened(PathChoice::Local, here);
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Connection connection = must(Connection::connect(engine, address, for_ever()));
+    const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+    MemoryRegion from = must(device.allocate_memory(kLarge)), to = must(device.allocate_memory(kLarge));
+    test::fill(from, 3);
+    const std::string text = explained(device);
+    const bool refused = text.find(kRefused) != std::string::npos;
+    EXPECT_EQ(text.find(kOneCopy) != std::string::npos, there && here && !refused) << text;
+    for (const std::uint32_t bytes : {64u << 10, (1u << 20) + 13, kLarge}) {
+      std::memset(to.data(), 0, bytes);
+      Operation answer = connection.receive(to.local());
+      must(connection.send(from.local(0, bytes)).wait());
+      EXPECT_EQ(must(answer.wait()).bytes, bytes);
+      EXPECT_EQ(std::memcmp(from.data(), to.data(), bytes), 0) << bytes;
+      std::memset(to.data(), 0, bytes);
+      must(connection.write(from.local(0, bytes), remote).wait());
+      must(connection.read(to.local(0, bytes), remote).wait());
+      EXPECT_EQ(std::memcmp(from.data(), to.data(), bytes), 0) << bytes;
+    }
+    must(connection.close());
+    EXPECT_EQ(server.wait(), 0);
+  }
+}
+
+// Sends large messages, each of one word again and again, as long as it lives.
+void pour(const std::function<void(const std::string&)>& say) {
+  Device device = opened(PathChoice::Local);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kLarge));
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  ConnectionRequest request = must(listener.wait_request());
+  Connection connection = must(request.accept(for_ever()));
+  must(connection.wait_established());
+  const std::span words{reinterpret_cast<std::uint64_t*>(memory.data()), kLarge / 8};
+  for (std::uint64_t value = 1;; ++value) {
+    std::ranges::fill(words, value);
+    if (!connection.send(memory.local()).wait()) return;
+  }
+}
+
+TEST(LocalPath, a_sender_that_is_killed_within_a_large_message_leaves_whole_messages_alone) {
+  for (const int milliseconds : {0, 4, 11, 40}) {
+    Process server(pour);
+    const std::string address = server.hear();
+    Device device = opened(PathChoice::Local);
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Connection connection = must(Connection::connect(engine, address, for_ever()));
+    MemoryRegion to = must(device.allocate_memory(kLarge));
+    const std::span words{reinterpret_cast<const std::uint64_t*>(to.data()), kLarge / 8};
+    bool killed = false;
+    for (std::uint64_t value = 1;; ++value) {
+      Operation message = connection.receive(to.local());
+      if (value == 2) {
+        engine.run_until([&] { return message.done(); }, Duration::milliseconds(milliseconds));
+        server.signal(SIGKILL);
+        killed = true;
+      }
+      if (!message.wait()) break;
+      ASSERT_EQ(std::ranges::count(words, value), static_cast<std::ptrdiff_t>(words.size())) << value;
+    }
+    EXPECT_TRUE(killed);
+    EXPECT_EQ(server.wait(), -SIGKILL);
+  }
+}
+
 // ---- By hand: GID and QPN alone.
 
 struct Hand {
-  explicit Hand(PathChoice path) : device(opened(path)) {}
+  explicit Hand(PathChoice path, std::optional<bool> pull = true) : device(opened(path, pull)) {}
   void drive(Hand& other) {
     device.progress();
     other.device.progress();
@@ -194,6 +292,21 @@ TEST(LocalPath, the_environment_chooses_where_the_program_does_not) {
   ASSERT_EQ(::setenv("VERBENA_PATH", "bus", 1), 0);
   expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_PATH is 'bus'", "auto, roce or local");
   ::setenv("VERBENA_PATH", before.c_str(), 1);  // empty is as not set
+}
+
+TEST(LocalPath, the_environment_forbids_to_copy_once) {
+  ASSERT_EQ(::setenv("VERBENA_LOCAL_COPY", "staged", 1), 0);
+  {
+    Hand a(PathChoice::Local, std::nullopt), b(PathChoice::Local);
+    must(a.pair.connect(b.pair.address()));
+    must(b.pair.connect(a.pair.address()));
+    a.drive(b);
+    EXPECT_THAT(explained(a.device), HasSubstr("every message takes two copies, as was asked for"));
+    EXPECT_THAT(explained(b.device), HasSubstr("take two copies, because the peer lets nobody read its memory"));
+  }
+  ASSERT_EQ(::setenv("VERBENA_LOCAL_COPY", "twice", 1), 0);
+  expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_LOCAL_COPY is 'twice'", "auto or staged");
+  ::unsetenv("VERBENA_LOCAL_COPY");
 }
 
 }  // namespace

@@ -69,7 +69,11 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
 }
 
 Hub::Hub(const Options& options, Descriptor listener, Descriptor epoll)
-    : options_(options), cookie_(Cookie::make()), listener_(std::move(listener)), epoll_(std::move(epoll)), reserve_(spare_descriptor()) {
+    : options_(options),
+      cookie_(Cookie::make()),
+      listener_(std::move(listener)),
+      epoll_(std::move(epoll)),
+      reserve_(spare_descriptor()) {
   watch(listener_.get(), kListener);
 }
 

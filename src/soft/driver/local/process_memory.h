@@ -32,7 +32,7 @@ class ProcessMemory final : public verbena::local::PeerMemory {
   verbena::local::Pulled pull(std::span<const verbena::local::Piece> from,
                               std::span<const core::Piece> to) override;
   bool is_granted() const override { return theirs_.can_pull(); }
-  // "large messages take one copy", or how many take two and why.
+  // How many copies large messages take in each direction, and why not one.
   std::string explain() const;
 
  private:
