@@ -1,293 +1,168 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured and how (FIGURES), and what is shown against what with which goal (ROWS)."""
-import operator
-import re
-import socket
+"""Measures Verbena beside what one would use instead, and beside what the machine allows.
+
+Every round measures everything once, one after the other; a ratio is taken within a round, and a row shows medians
+over the rounds. Odd rounds run in the order of the table, even ones backwards. Both processes of a measurement are
+pinned, to CPU 0 and CPU 1, and their receive buffers are clamped to 212,992 bytes, ours and the peer's alike.
+
+The contract of bench_verbena, the program that measures the library
+--------------------------------------------------------------------
+  bench_verbena server OPTIONS
+  bench_verbena client --connect TOKEN --name METRIC OPTIONS
+
+OPTIONS are the same on both sides, each "--key value"; an unknown key is an error (exit 2):
+  --transport udp|local  between the two processes: packets, or memory of one host; never another than asked for
+  --op send|write|read   the operation measured
+  --test latency|bandwidth
+  --size BYTES           bytes per message
+  --iterations N         round trips (latency) or messages (bandwidth); the first tenth is warm-up and left out
+  --depth N              messages outstanding at a time (bandwidth)
+  --mtu BYTES            payload of a full packet: 1024 or 4096
+  --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
+  --device ADDRESS       the address to use, where it is not to be a free one of loopback
+  --wait busy|event      how both sides wait; busy unless told otherwise
+  --cpu N                the CPU to be pinned to; every thread that works during the measurement stays on it
+
+The server prints "ready<TAB>TOKEN<TAB>address" when a client may come, and flushes. TOKEN has no white space; what
+is in it is between the two programs (verbena://127.0.0.1:7471/, say). It binds loopback addresses unless told
+otherwise, serves one client, and exits 0 when that has left. Both sides busy-poll, the passive one too, unless told
+otherwise.
+
+The client prints on standard output, and nothing else there ("<TAB>" is one tab, NAME is the value of --name):
+  latency     NAME.p50<TAB>VALUE<TAB>us   and NAME.p99; VALUE is the whole round trip, not the half
+  bandwidth   NAME<TAB>VALUE<TAB>GB/s     payload bytes that arrived / time, 1 GB = 1e9 bytes
+              NAME.system_calls           sends, and receives that found something, per MiB
+and exits 0; anything else counts as no result, and standard error says why.
+
+What a round trip is. SEND: the client posts SIZE bytes; the server sees the receive completion and posts SIZE bytes
+back; the client sees its receive completion. WRITE: the client writes SIZE bytes with a new last byte; the server
+sees that byte in its memory and writes SIZE bytes back; the client sees the byte in its own memory. Each round trip
+is timed by itself with CLOCK_MONOTONIC.
+
+What bandwidth is. DEPTH messages are kept outstanding, each posted from (READ: to) a registered buffer of the client
+and written to (READ: read from) one of the server; the time runs from the first post after the warm-up to the last
+completion.
+"""
+import argparse
+import fnmatch
+import json
+import os
 import statistics
-from dataclasses import dataclass
+import sys
+from pathlib import Path
 
-from lab import VETH_FAR, VETH_NEAR, Missing, metric, metrics
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-MIB = 1 << 20
-# Linux doubles what is asked for, and what comes out is the default of net.core.rmem_default: 212,992 bytes.
-RCVBUF = 106496
-NEAR, FAR = "0", "1"
+ROOT = Path(__file__).resolve().parent.parent
 
-
-@dataclass(frozen=True)
-class Row:
-    name: str
-    unit: str
-    figure: str  # key in FIGURES
-    against: str | None = None  # key in FIGURES
-    goal: str | None = None  # "<= 1.5" or ">= 0.85": of the ratio, or of the value where there is no against;
-    #                         "<= against + 0.3": of the value, in its unit
+import figures  # noqa: E402
+from lab import Lab, Missing  # noqa: E402
 
 
-def goal_met(goal, pairs):
-    """Whether the median over (ours, theirs) pairs, each of one round, meets the goal."""
-    m = re.fullmatch(r"(<=|>=) (against \+ )?([\d.]+)", goal)
-    if not m:
-        raise ValueError(f"goal {goal!r}")
-    sides = [(a - b) if m[2] else (a / b) for a, b in pairs]
-    return {"<=": operator.le, ">=": operator.ge}[m[1]](statistics.median(sides), float(m[3]))
+def wanted(row, pattern):
+    if not pattern:
+        return True
+    return fnmatch.fnmatch(row.name, pattern) if any(c in pattern for c in "*?[") else pattern in row.name
 
 
-def hosts(lab, path):
-    """How to enter the client's and the server's host, and their addresses; of loopback any will do."""
-    return (*lab.veth(), VETH_NEAR, VETH_FAR) if path == "veth" else ([], [], "", "")
+def measure(lab, rows, runs):
+    """A list of {figure: value} with one entry per round; a figure without a result is not in it."""
+    order = list(dict.fromkeys(f for row in rows for f in (row.figure, row.against) if f))
+    told, rounds = set(), []
+    for number in range(1, runs + 1):
+        values = {}
+        for figure in order if number % 2 else reversed(order):
+            print(f"round {number}/{runs}  {figure:<40}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr)
+            try:
+                values[figure] = lab.quietly(figures.FIGURES[figure])
+            except Missing as why:
+                if (figure, str(why)) not in told:
+                    told.add((figure, str(why)))
+                    print(f"no result for {figure}: {why}", file=sys.stderr)
+        rounds.append(values)
+    return rounds
 
 
-def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy"):
-    """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures."""
-    def run(lab):
-        near, far, here, there = hosts(lab, path)
-        program = lab.program("bench_verbena")
-        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--op", op, "--test", test,
-                   "--size", str(size),
-                   "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
-        text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
-                        [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
-        return metric(text, "figure.p50" if test == "latency" else name or "figure")
-    return run
+def evaluate(row, rounds):
+    """The row as it goes into the JSON file."""
+    ours = [r[row.figure] for r in rounds if row.figure in r]
+    pairs = [(r[row.figure], r[row.against]) for r in rounds if row.figure in r and row.against in r]
+    theirs = [r[row.against] for r in rounds if row.against in r] if row.against else []
+    out = {"name": row.name, "value": rounded(statistics.median(ours)) if ours else None, "unit": row.unit,
+           "against": row.against}
+    if theirs:
+        out["against_value"] = rounded(statistics.median(theirs))
+    if pairs:
+        out["ratio"] = rounded(statistics.median(a / b for a, b in pairs))
+    out["goal"] = row.goal
+    if row.goal and not ours:
+        out["met"] = False  # a figure that could not be taken has not met anything
+    elif row.goal and not row.against:
+        out["met"] = figures.goal_met(row.goal, [(value, 1) for value in ours])
+    elif row.goal and pairs:
+        out["met"] = figures.goal_met(row.goal, pairs)
+    out["spread"] = [rounded(min(ours)), rounded(max(ours))] if ours else None
+    out["runs"] = len(ours)
+    return out
 
 
-def rate(run, bytes_each):
-    """Millions of them a second, of a figure in GB/s."""
-    return lambda lab: run(lab) * 1e3 / bytes_each
+def rounded(value):
+    return float(f"{value:.4g}")
 
 
-def form(name):
-    """Processor time per operation. One run of the program gives all three forms of a round."""
-    def run(lab):
-        held = vars(lab).setdefault("forms", {})
-        if name not in held:
-            held.update(metrics(lab.run([lab.program("bench_forms")])))
-        return held.pop(name)
-    return run
+def table(results):
+    def number(value):
+        return "-" if value is None else f"{value:.4g}"
+
+    head = ["figure", "value", "unit", "spread", "against", "value", "ratio", "goal", "met"]
+    lines = []
+    for r in results:
+        spread = f"{number(r['spread'][0])} .. {number(r['spread'][1])}" if r["spread"] else "-"
+        met = {True: "yes", False: "NO"}.get(r.get("met"), "-")
+        lines.append([r["name"], number(r["value"]), r["unit"], spread, r["against"] or "-",
+                      number(r.get("against_value")), number(r.get("ratio")), r["goal"] or "-", met])
+    width = [max(len(line[i]) for line in [head] + lines) for i in range(len(head))]
+    right = {1, 5, 6}
+    for line in [head, ["-" * w for w in width]] + lines:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, width))]
+        print("  ".join(cells).rstrip())
 
 
-def limit(part, name):
-    return lambda lab: metric(lab.run([lab.program("bench_limits"), part]), name)
+def main():
+    p = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0],
+                                epilog="Exits 1 when a goal is missed.")
+    p.add_argument("--only", metavar="PATTERN",
+                   help="rows whose name contains PATTERN, or matches it when it has * or ?")
+    p.add_argument("--json", metavar="FILE", help="also write the rows as a JSON array")
+    p.add_argument("--runs", metavar="N", type=int, default=5, help="rounds (default 5)")
+    p.add_argument("--list", action="store_true", help="name the rows and leave")
+    p.add_argument("--bin", default=ROOT / "build/release/bin", type=Path, help=argparse.SUPPRESS)
+    a = p.parse_args()
+    rows = [r for r in figures.ROWS if wanted(r, a.only)]
+    if not rows:
+        p.error(f"no row is called like {a.only!r}")
+    if a.runs < 1:
+        p.error("--runs must be at least 1")
+    if a.json and not Path(a.json).absolute().parent.is_dir():
+        p.error(f"{a.json} is in no folder that exists")
+    if a.list:
+        for r in rows:
+            print(f"{r.name}\t{r.against or '-'}\t{r.goal or '-'}")
+        return 0
+    if len(os.sched_getaffinity(0)) < 2:
+        print("fewer than two CPUs: two polling processes share one, and the figures mean little", file=sys.stderr)
+    with Lab(a.bin) as lab:
+        rounds = measure(lab, rows, a.runs)
+    results = [evaluate(r, rounds) for r in rows]
+    table(results)
+    if lab.disturbed:
+        print(f"\n{lab.disturbed} measurements were taken while other processes used the CPUs; compare with care.")
+    if a.json:
+        Path(a.json).write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if any(r.get("met") is False for r in results) else 0
 
 
-def ping_pong(protocol, path="lo"):
-    def run(lab):
-        near, far, _, there = hosts(lab, path)
-        program = lab.program("bench_net_pp")
-        options = ["--proto", protocol, "--wait", "busy", "--size", "8", "--iterations", "50000",
-                   "--rcvbuf", str(RCVBUF)]
-        server = [*far, program, "server", *options, "--cpu", FAR, *(["--bind", there] if there else [])]
-        return metric(lab.pair(server, [*near, program, "client", *options, "--cpu", NEAR, "--name", "rtt"]), "rtt.p50")
-    return run
-
-
-def capacity(name):
-    return lambda lab: metric(lab.run([lab.program("bench_capacity")]), name)
-
-
-def ceiling(payload, frames=("copy", "gather"), path="lo"):
-    """The better of copying into the frame and gathering by iovec: which one wins depends on the packet size."""
-    def run(lab):
-        near, far, _, there = hosts(lab, path)
-        program, found = lab.program("bench_udp_ceiling"), []
-        for frame in frames:
-            options = ["--payload", str(payload), "--frame", frame, "--duration-ms", "300", "--rcvbuf", str(RCVBUF)]
-            server = [*far, program, "server", *options, "--cpu", FAR, *(["--bind", there] if there else [])]
-            found.append(metric(lab.pair(server, [*near, program, "client", *options, "--cpu", NEAR]), "ceiling"))
-        return max(found)
-    return run
-
-
-def iperf3(clamped):
-    """One TCP stream. Clamping takes the send buffer too (-w is for both), which costs it; hence both kinds."""
-    def run(lab):
-        program = lab.installed("iperf3")
-        window = ["-w", str(RCVBUF)] if clamped else []
-        port = free_port()
-        server = [program, "-s", "-1", "-B", "127.0.0.1", "-p", port, "-A", FAR]
-        client = [program, "-c", "127.0.0.1", "-p", port, "-A", NEAR, "-t", "1", "-f", "m", *window]
-        text = lab.pair(server, client, delay_s=0.3)
-        m = re.search(r"([\d.]+) Mbits/sec\s+receiver", text)
-        if not m:
-            raise Missing("iperf3 printed no receiver line")
-        return float(m[1]) / 8e3
-    return run
-
-
-def ucx(test, size, iterations, tls="tcp", latency=None):
-    """UCX: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s), of small messages
-    the rate in M/s. `tls`: its transports. `latency`: rather than bandwidth; of small messages unless told."""
-    latency = size == 8 and not test.endswith("_bw") if latency is None else latency
-
-    def run(lab):
-        program = lab.installed("ucx_perftest")
-        env = {"UCX_TLS": tls, "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
-        if tls == "tcp":
-            env |= {"UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF)}
-        common = [*lab.loopback_only(), program, "-f", "-p", "13337"]
-        # A name with a short way to send is of UCT, the layer below.
-        lower = ["-d", "memory", "-x", tls, "-D", "short"] if test in ("am_lat", "am_bw") else []
-        client = [*common, "-c", NEAR, "127.0.0.1", "-t", test, *lower, "-s", str(size), "-n", str(iterations),
-                  "-w", str(iterations // 10)]
-        text = lab.pair([*common, "-c", FAR], client, env=env, delay_s=0.3)
-        for line in text.splitlines():
-            fields = line.removeprefix("Final:").split()
-            if len(fields) >= 8 and all(re.fullmatch(r"[\d.]+", f) for f in fields):
-                if latency:
-                    return float(fields[1]) * 2
-                return float(fields[-1]) / 1e6 if size == 8 else float(fields[5]) * MIB / 1e9
-        raise Missing("ucx_perftest printed no final line")
-    return run
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
-def epoll(cpus):
-    return limit("wake", f"wake.epoll.{cpus}cpu.rtt.p50")
-
-
-# Same host: sizes of bulk transfers, and how many of them.
-BULK = {"4KiB": (4096, 400000), "64KiB": (65536, 100000), "1MiB": (MIB, 8000), "64MiB": (64 * MIB, 100)}
-
-
-def _local():
-    """What goes through the memory of one host, and what is measured beside it."""
-    found = {"local-send-8B": verbena("send", "latency", 8, 300000, path="local"),
-             "local-write-8B": verbena("write", "latency", 8, 300000, path="local"),
-             "local-send-8B-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=64, path="local"), 8),
-             "ucx-posix-tag": ucx("tag_lat", 8, 300000, "posix"),
-             "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
-             "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
-             "ucx-posix-put": ucx("ucp_put_lat", 8, 300000, "posix"),
-             "ucx-posix-am-rate": ucx("ucp_am_bw", 8, 2000000, "posix"),
-             "uct-posix-am-rate": ucx("am_bw", 8, 2000000, "posix", latency=False)}
-    for size, (count, iterations) in BULK.items():
-        found[f"memcpy-{size}"] = limit("memcpy", f"memcpy.{size}")
-        found[f"ucx-posix-put-{size}"] = ucx("ucp_put_bw", count, iterations // 2, "posix")
-        for op in ("write", "read", "send"):
-            found[f"local-{op}-{size}"] = verbena(op, "bandwidth", count, iterations // 2, path="local")
-    for size in ("64KiB", "1MiB"):
-        count, iterations = BULK[size]
-        found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
-        for tls in ("posix", "posix,cma"):
-            found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
-            found[f"ucx-{tls}-tag-{size}-latency"] = ucx("tag_lat", count, iterations // 10, tls, latency=True)
-    for number, cpus in (("1", (NEAR, NEAR)), ("2", (NEAR, FAR))):
-        found[f"local-send-8B-event-{number}cpu"] = verbena("send", "latency", 8, 20000, path="local", cpus=cpus,
-                                                            wait="event")
-        found[f"epoll-{number}cpu"] = epoll(number)
-    return found
-
-
-FIGURES = {
-    **_local(),
-    "line": limit("line", "line.process.rtt.p50"),
-    "udp-send-8B": verbena("send", "latency", 8, 50000),
-    "udp-write-8B": verbena("write", "latency", 8, 50000),
-    "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=64), 8),
-    "udp-send-1MiB": verbena("send", "bandwidth", MIB, 2000),
-    "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
-    "udp-write-1MiB-1KiB": verbena("write", "bandwidth", MIB, 1500, mtu=1024),
-    "udp-write-1MiB-calls": verbena("write", "bandwidth", MIB, 500, name="figure.system_calls"),
-    "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
-    "udp-read-1MiB-1KiB": verbena("read", "bandwidth", MIB, 1500, mtu=1024),
-    "veth-send-8B": verbena("send", "latency", 8, 50000, path="veth"),
-    "veth-write-8B": verbena("write", "latency", 8, 50000, path="veth"),
-    "veth-write-1MiB": verbena("write", "bandwidth", MIB, 2000, path="veth"),
-    "veth-read-1MiB": verbena("read", "bandwidth", MIB, 2000, path="veth"),
-    "veth-udp-pingpong": ping_pong("udp", "veth"),
-    "veth-tcp-pingpong": ping_pong("tcp", "veth"),
-    "veth-ceiling": ceiling(4096, path="veth"),
-    "connections": capacity("connections"),
-    "idle-cpu": capacity("idle_cpu"),
-    "bare-packet-rate": rate(ceiling(24, ("raw",)), 24),  # SEND of 8 bytes: 12 header, 8 payload, 4 CRC
-    "form-polled": form("polled"),
-    "form-callback": form("callback"),
-    "form-awaited": form("awaited"),
-    "bare-udp-pingpong": ping_pong("udp"),
-    "busy-tcp-pingpong": ping_pong("tcp"),
-    "framed-ceiling-1KiB": ceiling(1024),
-    "framed-ceiling-4KiB": ceiling(4096),
-    "iperf3-tcp": iperf3(clamped=True),
-    "iperf3-tcp-autotuned": iperf3(clamped=False),
-    "ucx-tcp-tag": ucx("tag_lat", 8, 30000),
-    "ucx-tcp-put": ucx("ucp_put_lat", 8, 15000),
-    "ucx-tcp-tag-rate": ucx("tag_bw", 8, 300000),
-    "ucx-tcp-tag-bw": ucx("tag_bw", MIB, 1500),
-    "ucx-tcp-put-bw": ucx("ucp_put_bw", MIB, 1500),
-    "ucx-tcp-get-bw": ucx("ucp_get", MIB, 800),
-}
-
-
-def _local_rows():
-    yield Row("local.send.8B.latency", "us", "local-send-8B", "line", "<= against + 0.3")
-    for peer in ("ucx-posix-tag", "ucx-posix-am", "uct-posix-am"):
-        yield Row("local.send.8B.latency", "us", "local-send-8B", peer, "<= 1")
-    yield Row("local.write.8B.latency", "us", "local-write-8B", "line", "<= against + 0.06")
-    yield Row("local.write.8B.latency", "us", "local-write-8B", "ucx-posix-put", "<= 1")
-    yield Row("local.send.8B.rate", "M/s", "local-send-8B-rate", goal=">= 10")
-    for peer in ("ucx-posix-am-rate", "uct-posix-am-rate"):
-        yield Row("local.send.8B.rate", "M/s", "local-send-8B-rate", peer, ">= 1")
-    for op in ("write", "read"):
-        yield Row(f"local.{op}.4KiB.bandwidth", "GB/s", f"local-{op}-4KiB", "ucx-posix-put-4KiB", ">= 1")
-        for size in ("64KiB", "1MiB", "64MiB"):
-            yield Row(f"local.{op}.{size}.bandwidth", "GB/s", f"local-{op}-{size}", f"memcpy-{size}", ">= 0.95")
-    for size in ("64KiB", "1MiB"):
-        for tls in ("posix", "posix,cma"):
-            yield Row(f"local.send.{size}.bandwidth", "GB/s", f"local-send-{size}", f"ucx-{tls}-tag-{size}", ">= 1")
-            yield Row(f"local.send.{size}.latency", "us", f"local-send-{size}-latency",
-                      f"ucx-{tls}-tag-{size}-latency", "<= 1")
-    for number in ("1", "2"):
-        yield Row(f"local.send.8B.event.{number}cpu.latency", "us", f"local-send-8B-event-{number}cpu",
-                  f"epoll-{number}cpu", "<= 1.2")
-
-
-def _rows():
-    yield from _local_rows()
-    for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
-        yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")
-        for peer in ("busy-tcp-pingpong", ucx_peer):
-            yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", peer, "<= 1")
-    for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
-        yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", "framed-ceiling-4KiB", goal)
-        yield Row(f"udp.{op}.1MiB.mtu1024.bandwidth", "GB/s", f"udp-{op}-1MiB-1KiB", "framed-ceiling-1KiB", goal)
-    for peer in ("iperf3-tcp", "ucx-tcp-put-bw"):
-        yield Row("udp.write.1MiB.bandwidth", "GB/s", "udp-write-1MiB", peer, ">= 1")
-    yield Row("udp.write.1MiB.bandwidth", "GB/s", "udp-write-1MiB", "iperf3-tcp-autotuned")
-    for peer in ("iperf3-tcp", "iperf3-tcp-autotuned", "ucx-tcp-get-bw"):
-        yield Row("udp.read.1MiB.bandwidth", "GB/s", "udp-read-1MiB", peer)
-    yield Row("udp.send.1MiB.bandwidth", "GB/s", "udp-send-1MiB", "ucx-tcp-tag-bw", ">= 1")
-    yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "bare-packet-rate", ">= 0.8")
-    yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "ucx-tcp-tag-rate", ">= 1")
-    for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
-        yield Row(f"veth.{op}.1MiB.bandwidth", "GB/s", f"veth-{op}-1MiB", "veth-ceiling", goal)
-    for op in ("send", "write"):
-        yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-udp-pingpong", "<= 1.3")
-        yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-tcp-pingpong", "<= 1")
-    yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
-    yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
-    yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")
-    for name in ("callback", "awaited"):
-        yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
-    # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.
-    yield Row("context.line.latency", "us", "line")
-    yield Row("context.udp-pingpong.8B.latency", "us", "bare-udp-pingpong")
-    yield Row("context.tcp-pingpong.8B.latency", "us", "busy-tcp-pingpong")
-    yield Row("context.ucx-tcp-tag.8B.latency", "us", "ucx-tcp-tag")
-    yield Row("context.ucx-tcp-put.8B.latency", "us", "ucx-tcp-put")
-    yield Row("context.framed-ceiling.1KiB.bandwidth", "GB/s", "framed-ceiling-1KiB")
-    yield Row("context.framed-ceiling.4KiB.bandwidth", "GB/s", "framed-ceiling-4KiB")
-    yield Row("context.memcpy.64KiB.bandwidth", "GB/s", "memcpy-64KiB")
-    yield Row("context.memcpy.1MiB.bandwidth", "GB/s", "memcpy-1MiB")
-    yield Row("context.iperf3-tcp.bandwidth", "GB/s", "iperf3-tcp")
-    yield Row("context.iperf3-tcp-autotuned.bandwidth", "GB/s", "iperf3-tcp-autotuned")
-    yield Row("context.ucx-tcp-put.1MiB.bandwidth", "GB/s", "ucx-tcp-put-bw")
-    yield Row("context.ucx-tcp-get.1MiB.bandwidth", "GB/s", "ucx-tcp-get-bw")
-
-
-ROWS = list(_rows())
+if __name__ == "__main__":
+    sys.exit(main())
