@@ -183,12 +183,15 @@ TEST(LocalPath, large_messages_arrive_whole_by_one_copy_and_by_two) {
     const std::string text = explained(device);
     const bool refused = text.find(kRefused) != std::string::npos;
     EXPECT_EQ(text.find(kOneCopy) != std::string::npos, there && here && !refused) << text;
-    for (const std::uint32_t bytes : {64u << 10, (1u << 20) + 13, kLarge}) {
+    constexpr std::uint32_t kMostBySmallRecords = (1 << 20) + 13;
+    for (const std::uint32_t bytes : {64u << 10, kMostBySmallRecords, kLarge}) {
+      if (bytes > kMostBySmallRecords && !(there && here)) break;
       std::memset(to.data(), 0, bytes);
       Operation answer = connection.receive(to.local());
       must(connection.send(from.local(0, bytes)).wait());
       EXPECT_EQ(must(answer.wait()).bytes, bytes);
       EXPECT_EQ(std::memcmp(from.data(), to.data(), bytes), 0) << bytes;
+      if (bytes > kMostBySmallRecords) continue;
       std::memset(to.data(), 0, bytes);
       must(connection.write(from.local(0, bytes), remote).wait());
       must(connection.read(to.local(0, bytes), remote).wait());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where the device touches application memory that may be read or written at the same time.
+// The one place where the device touches application memory that may be read or written at the same time; but what a
+// peer of this host lets us copy out of its memory the kernel stores (local::PeerMemory), all but the last word.
 //
 // Order inside a WRITE (O-4, our promise): bytes are stored ascending; of the last packet the final byte, or
 // the naturally aligned 8-byte word that ends the range, is stored by one release store after all others. A

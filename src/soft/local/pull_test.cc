@@ -135,7 +135,6 @@ TEST(LocalPull, r058_r079_r060_what_may_not_be_stored_is_not_even_read) {
     Pair pair(pulling(), of_b);
     pair.run();
     pair.b.receive(5, 0, 1999);
-    SendRequest request;
     if (what == 0) {
       pair.a.send(1, 0, 2000);
     } else {

@@ -59,7 +59,8 @@ TEST_F(ProcessMemoryTest, fills_the_target_from_what_is_named_and_nothing_beside
   EXPECT_EQ(std::memcmp(&target[10], &source[1], 4999), 0);
   EXPECT_EQ(target[7000], source[5000]);
   EXPECT_EQ(std::memcmp(&target[7001], &source[9000], 3), 0);
-  for (const std::size_t beside : {0u, 9u, 5009u, 6000u, 6999u, 7004u}) EXPECT_EQ(target[beside], std::byte{}) << beside;
+  for (const std::size_t beside : {0u, 9u, 5009u, 6000u, 6999u, 7004u})
+    EXPECT_EQ(target[beside], std::byte{}) << beside;
 }
 
 TEST_F(ProcessMemoryTest, F21_addresses_where_nothing_is_are_a_fault) {
