@@ -17,6 +17,10 @@ struct IdSlot {
     const unsigned below = width - bits;
     return (id & ((1u << below) - 1)) | value << below;
   }
+  // Of an id that another slot of the same width holds.
+  constexpr std::uint32_t value_of(std::uint32_t id, unsigned width) const {
+    return bits == 0 ? 0 : id >> (width - bits);
+  }
   constexpr bool holds(std::uint32_t id, unsigned width) const { return place(id, width) == id; }
 };
 

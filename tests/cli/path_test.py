@@ -3,8 +3,9 @@
 
 import os
 import re
+import signal
 
-from command import PATIENCE, Server, check, main, say
+from command import PATIENCE, Server, check, main, say, wait_until
 
 WAYS = [("local", "local", True), ("auto", "auto", True), ("auto", "roce", False), ("roce", "auto", False)]
 
@@ -44,5 +45,45 @@ def memory_alone_says_what_is_missing(setting):
     say("a peer without memory, and a path that is none")
 
 
+def each_of_several_at_an_address_is_reached(setting):
+    first = Server(setting, "ping", "-s", "--path", "local")
+    host = first.address.rsplit(":", 1)[0]
+    servers = [first] + [Server(setting, "ping", "-s", "--path", "local", "--device", host) for _ in range(2)]
+    for device in ([], ["--device", host]):
+        for server in servers:
+            setting.run("ping", server.address, "--path", "local", "-c", "3", *device)
+    for doomed in servers[:2]:
+        doomed.process.send_signal(signal.SIGKILL)
+        doomed.process.wait(PATIENCE)
+        setting.run("ping", servers[2].address, "--path", "local", "-c", "3", "--device", host)
+    heir = Server(setting, "ping", "-s", "--path", "local", "--device", host)
+    for server in (servers[2], heir):
+        setting.run("ping", server.address, "--path", "local", "-c", "3")
+        server.stop()
+    say("three processes at one address, two killed, one in their place")
+
+
+def state_of(process):
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as text:
+        return text.read().rsplit(")", 1)[1].split()[0]
+
+
+def who_is_stopped_and_goes_on_is_waited_for(setting):
+    server, other = (Server(setting, "ping", "-s", "--path", "local") for _ in range(2))
+    pinger, beside = (setting.start("ping", s.address, "--path", "local", "-c", "300", "-i", "0.005", "-q")
+                      for s in (server, other))
+    setting.run("ping", server.address, "--path", "local", "-c", "3")
+    server.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: state_of(server.process) == "T", "the server stops")
+    setting.run("ping", other.address, "--path", "local", "-c", "20", "-i", "0.005")
+    server.process.send_signal(signal.SIGCONT)
+    for process in (pinger, beside):
+        check(process.wait(PATIENCE) == 0, f"a ping failed: {process.args}")
+    server.stop()
+    other.stop()
+    say("a server that was stopped for a while")
+
+
 if __name__ == "__main__":
-    main(both_ends_take_the_path_they_can, memory_alone_says_what_is_missing)
+    main(both_ends_take_the_path_they_can, memory_alone_says_what_is_missing,
+         each_of_several_at_an_address_is_reached, who_is_stopped_and_goes_on_is_waited_for)

@@ -110,8 +110,8 @@ bool Transport::read_turn(Instant now) {
   return records != 0;
 }
 
-// A peer without room for its next record has more than a quarter of the ring unread, whatever the padding: it is looked
-// after at the latest when that is read, and again if the room was too little.
+// A peer without room for its next record has more than a quarter of the ring unread, whatever the padding: it is
+// looked after at the latest when that is read, and again if the room was too little.
 bool Transport::gave_room() {
   if (!attached()) return false;
   const RingConsumer& in = link_.channel->in;

@@ -28,8 +28,8 @@ using verbena::local::WakeMemory;
 
 namespace {
 
-constexpr unsigned kOnlyIndex = 0;
 constexpr std::size_t kLinesExplained = 32;
+constexpr unsigned kQpnBits = 24;
 
 std::string text_of(const Endpoint& endpoint) {
   return endpoint.gid.to_string() + " queue pair " + std::to_string(endpoint.qpn.value());
@@ -61,7 +61,7 @@ Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY |
 }  // namespace
 
 Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
-  auto listener = offer({options.address, kOnlyIndex});
+  auto listener = offer({options.address, options.ids.value});
   if (!listener) return std::move(listener).error();
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return Error::from_errno(errno, "epoll_create1");
@@ -272,7 +272,7 @@ void Hub::ask(Instant now, Entry& entry, const Endpoint& self) {
 }
 
 Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
-  auto reached = reach({entry.peer.gid, kOnlyIndex});
+  auto reached = reach({entry.peer.gid, options_.ids.value_of(entry.peer.qpn.value(), kQpnBits)});
   if (!reached) return std::move(reached).error();
   if (!*reached) return Error{ErrorCode::NotFound, "nobody offers shared memory for that address on this host"};
   PeerSocket& peer = **reached;
@@ -370,7 +370,7 @@ void Hub::wake_peer(Qpn qpn) { sockets_.at(entries_.at(qpn.value()).socket).peer
 
 std::vector<std::string> Hub::explain() const {
   std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
-                                 MeetingPoint{options_.address, kOnlyIndex}.name()};
+                                 MeetingPoint{options_.address, options_.ids.value}.name()};
   std::map<std::uint32_t, const Entry*> in_order;
   for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);
   for (const auto& [qpn, entry] : in_order) {

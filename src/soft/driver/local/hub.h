@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/id_slot.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/local/meeting_point.h"
 #include "soft/driver/local/peer_socket.h"
@@ -31,11 +32,12 @@ class Hub final : public Paths {
 
   struct Options {
     Gid address;
+    IdSlot ids{};  // queue pair numbers are of it, which tells who of an address is asked; all offer alike
     bool required = false;  // queue pairs that find no memory to share get no path at all
     bool pull = true;  // large messages by one copy, where the kernel lets both ends
     std::uint32_t ring_capacity = kRingCapacity;
   };
-  // Offers from now on. Errors: AddressInUse (somebody else offers for that address), those of the system.
+  // Offers from now on. Errors: AddressInUse (somebody else offers for that slot of the address), those of the system.
   static Result<std::unique_ptr<Hub>> open(const Options& options);
   ~Hub() override;
 

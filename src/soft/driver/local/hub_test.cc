@@ -31,8 +31,9 @@ Gid address(std::uint8_t number) {
 
 // A device with one queue pair, without a network.
 struct Side {
-  explicit Side(std::uint8_t number, bool required = false) : random(number), nic(config(number), random) {
-    auto opened = Hub::open({.address = nic.config().address, .required = required});
+  explicit Side(std::uint8_t number, bool required = false, IdSlot ids = {})
+      : random(number + ids.value), nic(config(number, ids), random) {
+    auto opened = Hub::open({.address = nic.config().address, .ids = ids, .required = required});
     EXPECT_TRUE(opened) << opened.error().to_string();
     hub = std::move(*opened);
     hub->serve(nic);
@@ -49,8 +50,9 @@ struct Side {
     using M = AttributeMask;
     EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
   }
-  static NicConfig config(std::uint8_t number) {
+  static NicConfig config(std::uint8_t number, const IdSlot& ids) {
     NicConfig config;
+    config.ids = ids;
     config.address = address(number);
     return config;
   }
@@ -170,6 +172,58 @@ TEST(Hub, queue_pairs_of_one_host_share_memory_whoever_comes_first) {
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].status, CompletionStatus::Success);
   EXPECT_EQ(std::memcmp(b.memory.data(), a.memory.data(), 100), 0);
+}
+
+TEST(Hub, each_process_at_an_address_is_asked_by_its_slot) {
+  const auto slot = [](std::uint32_t value) { return IdSlot{6, value}; };
+  Side a(1, false, slot(0)), b(1, false, slot(1)), c(1, false, slot(63)), other(2, false, slot(0));
+  EXPECT_FALSE(Hub::open({.address = address(1), .ids = slot(63)})) << "that slot is taken";
+  b.connect(c.endpoint());
+  c.connect(b.endpoint());
+  a.connect(other.endpoint());
+  other.connect(a.endpoint());
+  for (Side* side : {&a, &b, &c, &other}) {
+    side->turn();
+    EXPECT_TRUE(side->on_rings()) << side->explained();
+  }
+  EXPECT_THAT(c.explained(), HasSubstr("/63"));
+  b.write(1, c, 100);
+  for (int i = 0; i < 3; ++i) b.turn(), c.turn();
+  EXPECT_EQ(b.completions().size(), 1u);
+}
+
+bool is_signalled(const Side& side) {
+  pollfd fd{side.hub->fd(), POLLIN, 0};
+  return ::poll(&fd, 1, 0) == 1;
+}
+
+TEST(Hub, who_sleeps_is_woken_for_room_when_it_lacks_any) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  b.connect(a.endpoint());
+  for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  a.nic.announce_sleep();
+  a.write(1, b, 8);
+  a.turn();
+  b.nic.handle_records(b.now);
+  b.nic.emit_records(b.now);
+  EXPECT_FALSE(is_signalled(a)) << "there was room, and nothing was answered";
+  for (std::uint64_t id = 2; id < 16; ++id) a.write(id, b, 4096);
+  for (int i = 0; i < 8; ++i) a.turn();
+  EXPECT_TRUE(a.completions().empty());
+  a.nic.announce_sleep();
+  while (!is_signalled(a)) {
+    ASSERT_TRUE(b.nic.handle_records(b.now)) << "all was read, and nobody woke who wants to write more";
+    b.nic.emit_records(b.now);
+  }
+  for (int i = 0; i < 16; ++i) a.turn(), b.turn();
+  EXPECT_EQ(a.completions().size(), 15u);
+}
+
+TEST(Hub, a_slot_nobody_has_is_no_other_process) {
+  Side a(1, false, {6, 0}), b(2, false, {6, 0});
+  a.connect({b.endpoint().gid, Qpn(IdSlot{6, 5}.place(b.qp.qpn.value(), 24))});
+  EXPECT_TRUE(a.on_packets()) << a.explained();
 }
 
 TEST(Hub, what_is_posted_before_the_peer_answers_waits) {

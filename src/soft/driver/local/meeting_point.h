@@ -3,6 +3,7 @@
 // GID. Such a name lives in the network namespace, as the address does, and is gone with whoever holds it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "soft/driver/local/peer_socket.h"
@@ -14,7 +15,7 @@ namespace verbena::soft::local {
 // Several processes may share an address: each has an index of its own there.
 struct MeetingPoint {
   Gid gid;
-  unsigned index = 0;
+  std::uint32_t index = 0;
 
   // For people, "@" standing for the zero byte in front.
   std::string name() const;

@@ -141,7 +141,8 @@ class UdpPort final : public Port {
 };
 
 // The hub, or why there is none.
-Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, HostDevice::Options& device) {
+Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, const IdSlot& ids,
+                          HostDevice::Options& device) {
   const std::string roce = "same host: all connections go by RoCE, because ";
   if (options.path == PathChoice::Roce) {
     device.path_reason = roce + "nobody asked for path=auto or path=local";
@@ -151,8 +152,8 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, H
     device.path_reason = roce + "packets are captured; path=local takes shared memory all the same";
     return {};
   }
-  auto hub =
-      local::Hub::open({.address = address, .required = options.path == PathChoice::Local, .pull = options.pull});
+  auto hub = local::Hub::open(
+      {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull});
   if (hub) {
     device.hub = std::move(*hub);
     return {};
@@ -188,12 +189,13 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
     if (!capture) return std::move(capture).error();
     device_options.capture = std::move(*capture);
   }
-  if (auto chosen = choose_paths(options, result.local.gid, device_options); !chosen) return chosen.error();
+  const IdSlot ids = (*shared)->ids();
+  if (auto chosen = choose_paths(options, result.local.gid, ids, device_options); !chosen) return chosen.error();
   NicConfig config = options.nic;
   config.address = result.local.gid;
   config.path_mtu = sockets->path_mtu();
   if (options.path_mtu != 0) config.path_mtu = std::min(config.path_mtu, options.path_mtu);
-  config.ids = (*shared)->ids();
+  config.ids = ids;
   config.source_ports.clear();
   for (unsigned i = 0; i < sockets->sources(); ++i) config.source_ports.push_back(sockets->source_port(i));
   auto port = std::make_unique<UdpPort>(std::move(*shared), std::move(*sockets));
