@@ -110,7 +110,7 @@ Result<ScatterGather> Channel::atomic_cell(std::uint32_t slot) {
     cells_ = std::make_unique<std::uint64_t[]>(sends_.all.size());
     const auto address = reinterpret_cast<std::uintptr_t>(cells_.get());
     auto info = device_.context().register_memory(options_.domain, cells_.get(), sends_.all.size() * 8,
-                                                  address, Access::LocalWrite);
+                                                  address, Access::LocalWrite, -1);
     if (!info) return info.error();
     cells_key_ = info->lkey;
     cells_registered_ = true;

@@ -46,7 +46,7 @@ std::vector<EnvironmentVariable> environment() {
        "what connections go by, for every device opened without a choice: auto, roce (packets), local (shared memory)",
        "roce", {}},
       {"VERBENA_LOCAL_COPY",
-       "how large messages cross shared memory: auto (one copy, where the kernel lets both ends), staged (two copies)",
+       "how payload crosses shared memory: auto (one copy, where it is possible), staged (two copies)",
        "auto", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());

@@ -39,6 +39,7 @@ MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
   access_ = std::exchange(other.access_, Access::None);
   mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
   pages_ = std::exchange(other.pages_, PageKind::Unknown);
+  file_ = std::exchange(other.file_, -1);
   return *this;
 }
 
@@ -46,9 +47,10 @@ MemoryRegion::~MemoryRegion() { release(); }
 
 void MemoryRegion::release() {
   if (context_ != nullptr) static_cast<void>(context_->deregister_memory(lkey_));
-  if (mapped_bytes_ != 0) page_allocation::free(data_, mapped_bytes_);
+  page_allocation::free({data_, mapped_bytes_, pages_, file_});
   context_ = nullptr;
   mapped_bytes_ = 0;
+  file_ = -1;
 }
 
 ScatterGather MemoryRegion::local(std::uint64_t offset, std::uint32_t bytes) const {
@@ -87,11 +89,16 @@ void ProtectionDomain::release() {
 }
 
 Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memory, Access access) {
+  return register_memory(memory, access, -1);
+}
+
+Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memory, Access access, int file) {
   if (memory.empty()) return Error(ErrorCode::InvalidArgument, "register memory: 0 bytes");
   if ((access & (Access::RemoteWrite | Access::RemoteAtomic)) != Access::None)
     access = access | Access::LocalWrite;
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  auto info = context_->register_memory(provider::PdId{id_}, memory.data(), memory.size(), address, access);
+  auto info =
+      context_->register_memory(provider::PdId{id_}, memory.data(), memory.size(), address, access, file);
   if (!info) return info.error();
   MemoryRegion region;
   region.context_ = context_;
@@ -105,17 +112,21 @@ Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memo
 
 Result<MemoryRegion> ProtectionDomain::allocate_memory(std::size_t bytes, Access access) {
   if (bytes == 0) return Error(ErrorCode::InvalidArgument, "allocate memory: 0 bytes");
-  const page_allocation::Pages memory = page_allocation::allocate(bytes);
+  const bool remote = (access & (Access::RemoteRead | Access::RemoteWrite)) != Access::None;
+  const bool to_share = remote && context_->shares_memory();
+  const page_allocation::Pages memory =
+      to_share ? page_allocation::allocate_to_share(bytes) : page_allocation::allocate(bytes);
   if (memory.data == nullptr)
     return Error(ErrorCode::ResourceExhausted,
                  "allocate memory: no room for " + std::to_string(bytes) + " bytes");
-  auto region = register_memory(std::span{memory.data, bytes}, access);
+  auto region = register_memory(std::span{memory.data, bytes}, access, memory.file);
   if (!region) {
-    page_allocation::free(memory.data, memory.mapped);
+    page_allocation::free(memory);
     return region;
   }
   region->mapped_bytes_ = memory.mapped;
   region->pages_ = memory.kind;
+  region->file_ = memory.file;
   return region;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/page_allocation.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -12,14 +15,14 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
-std::byte* map(std::size_t bytes, int flags) {
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+std::byte* map(std::size_t bytes, int flags, int protection = PROT_READ | PROT_WRITE) {
+  void* memory = ::mmap(nullptr, bytes, protection, flags, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
 // At a multiple of the huge page's size, or nothing.
-std::byte* map_aligned(std::size_t bytes) {
-  std::byte* const raw = map(bytes + kHugePage, kAnonymous);
+std::byte* map_aligned(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) {
+  std::byte* const raw = map(bytes + kHugePage, kAnonymous, protection);
   if (raw == nullptr) return nullptr;
   const std::size_t past = reinterpret_cast<std::uintptr_t>(raw) % kHugePage;
   const std::size_t before = past == 0 ? 0 : kHugePage - past;
@@ -28,23 +31,60 @@ std::byte* map_aligned(std::size_t bytes) {
   return raw + before;
 }
 
+std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+bool spends_too_much(int file) {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(file) >= limit.rlim_cur / 2;
+}
+
+// Empty when any of it cannot be had.
+Pages map_file(std::size_t bytes, unsigned flags) {
+  const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+  if (file < 0) return {};
+  const bool large = bytes % kHugePage == 0;
+  std::byte* place = nullptr;
+  if (!spends_too_much(file) && ::ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+      ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    place = large ? map_aligned(bytes, PROT_NONE) : map(bytes, kAnonymous, PROT_NONE);
+  if (place != nullptr &&
+      ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED &&
+      ::madvise(place, bytes, MADV_DONTFORK) == 0)
+    return {place, bytes, flags == 0 ? PageKind::Normal : PageKind::Huge, file};
+  if (place != nullptr) ::munmap(place, bytes);
+  ::close(file);
+  return {};
+}
+
 }  // namespace
 
 Pages allocate(std::size_t bytes) {
   if (bytes > SIZE_MAX / 2) return {};
   if (bytes >= kHugePage) {
-    const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    const std::size_t whole = rounded(bytes, kHugePage);
     // Without free huge pages this fails here and now: they are reserved by the call.
-    if (std::byte* data = map(whole, kAnonymous | MAP_HUGETLB)) return {data, whole, PageKind::Huge};
+    if (std::byte* data = map(whole, kAnonymous | MAP_HUGETLB)) return {data, whole, PageKind::Huge, -1};
     if (std::byte* data = map_aligned(whole)) {
       const bool asked = ::madvise(data, whole, MADV_HUGEPAGE) == 0;
-      return {data, whole, asked ? PageKind::Transparent : PageKind::Normal};
+      return {data, whole, asked ? PageKind::Transparent : PageKind::Normal, -1};
     }
   }
   std::byte* const data = map(bytes, kAnonymous);
-  return {data, data == nullptr ? 0 : bytes, PageKind::Normal};
+  return {data, data == nullptr ? 0 : bytes, PageKind::Normal, -1};
 }
 
-void free(std::byte* data, std::size_t mapped) { ::munmap(data, mapped); }
+Pages allocate_to_share(std::size_t bytes) {
+  if (bytes > SIZE_MAX / 2) return {};
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  Pages made;
+  if (bytes >= kHugePage) made = map_file(rounded(bytes, kHugePage), MFD_HUGETLB);
+  if (made.data == nullptr) made = map_file(rounded(bytes, bytes >= kHugePage ? kHugePage : page), 0);
+  return made.data != nullptr ? made : allocate(bytes);
+}
+
+void free(const Pages& pages) {
+  if (pages.mapped != 0) ::munmap(pages.data, pages.mapped);
+  if (pages.file >= 0) ::close(pages.file);
+}
 
 }  // namespace verbena::page_allocation

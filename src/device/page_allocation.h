@@ -12,9 +12,13 @@ struct Pages {
   std::byte* data = nullptr;  // null: there was no room
   std::size_t mapped = 0;     // bytes, what free() takes
   PageKind kind = PageKind::Normal;
+  int file = -1;  // a sealed memfd that holds exactly this; -1: none
 };
 
 Pages allocate(std::size_t bytes);
-void free(std::byte* data, std::size_t mapped);
+// In a file of its own, for others to map, which a forked child does not have; as above when the process has
+// half of the descriptors it may have, or no such file can be made.
+Pages allocate_to_share(std::size_t bytes);
+void free(const Pages& pages);
 
 }  // namespace verbena::page_allocation

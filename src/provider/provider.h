@@ -143,8 +143,13 @@ class Context {
   // ---- Objects. destroy_*: Busy (EBUSY) while something refers to the object.
   virtual Result<PdId> create_pd() = 0;
   virtual Result<void> destroy_pd(PdId pd) = 0;
+  // `file`: a sealed descriptor whose pages are mapped at `base` from its beginning, nobody else's, which
+  // stays open as long as the region; or -1. A device may pass it on to peers of this host that the region
+  // admits.
   virtual Result<MemoryRegionInfo> register_memory(PdId pd, void* base, std::uint64_t length,
-                                                   std::uint64_t iova, Access access) = 0;
+                                                   std::uint64_t iova, Access access, int file) = 0;
+  // Whether it would: memory is then allocated in files.
+  virtual bool shares_memory() const = 0;
   // After return the device does not touch the memory any more.
   virtual Result<void> deregister_memory(Key lkey) = 0;
   virtual Result<CqId> create_cq(std::uint32_t capacity) = 0;

@@ -61,12 +61,15 @@ Result<void> Nic::destroy_pd(core::PdId pd) {
 }
 
 Result<core::MemoryRegion> Nic::register_memory(core::PdId pd, void* base, std::uint64_t length,
-                                                std::uint64_t iova, Access access) {
+                                                std::uint64_t iova, Access access, int file) {
   if (!pds_.contains(pd.value)) return unknown("protection domain", pd.value);
-  return memory_.register_region(pd, base, length, iova, access);
+  return memory_.register_region(pd, base, length, iova, access, file);
 }
 
-Result<void> Nic::deregister_memory(Key lkey) { return memory_.deregister(lkey); }
+Result<void> Nic::deregister_memory(Key lkey) {
+  if (const core::MemoryRegion* region = memory_.region(lkey)) take_back_of_all(region->rkey);
+  return memory_.deregister(lkey);
+}
 
 Result<core::CqId> Nic::create_cq(std::uint32_t capacity) {
   if (capacity == 0 || capacity > config_.max_completion_entries)
@@ -258,6 +261,7 @@ Result<void> Nic::modify_qp(Instant now, Qpn qpn, const QueuePairAttributes& val
   const wire::Path path = path_of(*qp, &source_index);
   const bool by_rings = qp->path == verbena::local::Path::Local && qp->state() != QueuePairState::Reset;
   if (!by_rings) qp->transport.handle_state(before, path, source_index);
+  if (any(mask & AttributeMask::Access)) take_back_all(*qp);
   auto followed = paths_ != nullptr ? follow_state(now, *qp, before) : Result<void>();
   schedule(now, *qp);
   settle_broken_queues(now);

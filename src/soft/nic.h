@@ -44,7 +44,8 @@ class Nic final {
   Result<core::PdId> create_pd();
   Result<void> destroy_pd(core::PdId pd);  // Busy while regions or queue pairs refer to it
   Result<core::MemoryRegion> register_memory(core::PdId pd, void* base, std::uint64_t length,
-                                             std::uint64_t iova, Access access);
+                                             std::uint64_t iova, Access access, int file = -1);
+  // After return no byte of it is touched, by peers that were granted it neither.
   Result<void> deregister_memory(Key lkey);
   Result<core::CqId> create_cq(std::uint32_t capacity);
   Result<void> destroy_cq(core::CqId cq);  // Busy while queue pairs refer to it
@@ -84,6 +85,12 @@ class Nic final {
   void use_roce(Instant now, Qpn qpn);
   void use_local(Instant now, Qpn qpn, const LocalLink& link);
   void refuse_path(Qpn qpn);
+  // The peer of a queue pair on rings asks for a region of ours, to reach it by itself. Nothing: it may not.
+  std::optional<verbena::local::Grant> grant(Qpn qpn, Key rkey);
+  // It was not told of it.
+  void take_back(Qpn qpn, Key rkey);
+  // What came of asking the peer for one. False: it is not used.
+  bool handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open);
   // The peer of a queue pair on rings is gone.
   void handle_hang_up(Instant now, Qpn qpn);
   // One bounded turn over what peers wrote into rings. True when there was anything.
@@ -174,6 +181,9 @@ class Nic final {
   void leave_path(Qp& qp, bool destroyed);
   void say_owed(Instant now, Qp& qp);
   void let_go(Qp& qp);
+  void take_back(Qp& qp, Key rkey);
+  void take_back_all(Qp& qp);
+  void take_back_of_all(Key rkey);
   template <class F>
   void touch_words(Qp& qp, F&& touch);
   void wake_peers();

@@ -3,6 +3,7 @@
 //
 // The wake words are memory of another process too, as the rings are: what touches them runs under the fault guard.
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
@@ -107,6 +108,7 @@ void Nic::say_owed(Instant now, Qp& qp) {
 // Lets go of the shared memory. The transport stays, for what is posted in ERR.
 void Nic::let_go(Qp& qp) {
   if (qp.local == nullptr || !qp.local->link) return;
+  take_back_all(qp);
   qp.local->transport.detach();
   qp.local->link.reset();
   --attached_;
@@ -142,6 +144,7 @@ void Nic::schedule_local(Instant now, Qp& qp) {
     return look_again(qp, local.waits_until);
   }
   if (!local.link) return;
+  if (qp.state() == QueuePairState::Error) take_back_all(qp);
   if (local.transport.finished()) {
     let_go(qp);
     paths_->leave(qp.qpn(), false);
@@ -161,6 +164,57 @@ void Nic::handle_local_timeout(Instant now, Qp& qp) {
   qp.complete_oldest_send(CompletionStatus::RetryExceeded, 0);
   qp.enter_error(std::nullopt);
   leave_undecided(qp);
+}
+
+// ---- Memory that peers reach by themselves.
+
+std::optional<verbena::local::Grant> Nic::grant(Qpn qpn, Key rkey) {
+  Qp* const qp = find(qpn);
+  core::MemoryRegion* const region = memory_.remote_region(rkey);
+  if (qp == nullptr || qp->local == nullptr || region == nullptr) return std::nullopt;
+  auto granted = qp->local->transport.grant(*region, region->file >= 0);
+  if (granted) region->lent = true;
+  return granted;
+}
+
+void Nic::take_back(Qpn qpn, Key rkey) {
+  if (Qp* const qp = find(qpn)) take_back(*qp, rkey);
+}
+
+bool Nic::handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open) {
+  Qp* const qp = find(qpn);
+  return qp != nullptr && qp->local != nullptr && qp->local->transport.handle_region(region, open);
+}
+
+// A peer that was stopped in the middle of a copy, and goes on later, finds pages that nobody else has any
+// more.
+void Nic::take_back(Qp& qp, Key rkey) {
+  if (qp.local == nullptr) return;
+  verbena::local::Transport& transport = qp.local->transport;
+  std::optional<std::uint32_t> slot;
+  if (!fault_guard::run([&] { slot = transport.revoke(rkey); }) || !slot) return;
+  append(kToWake, qp);  // it lets go of the mapping
+  const auto copies = [&] {
+    bool claimed = false;
+    return fault_guard::run([&] { claimed = transport.is_claimed(*slot); }) && claimed;
+  };
+  core::MemoryRegion* const region = memory_.remote_region(rkey);
+  if (!copies() || paths_->wait_for_copy(qp.qpn(), copies) || region == nullptr || region->file < 0) return;
+  const int file = std::exchange(region->file, -1);  // nobody gets it any more
+  take_back_of_all(rkey);
+  ++counters_.regions_renewed;
+  paths_->renew_pages(*region, file, qp.qpn(), copies);
+}
+
+void Nic::take_back_all(Qp& qp) {
+  while (const auto rkey = qp.local == nullptr ? std::nullopt : qp.local->transport.any_granted())
+    take_back(qp, *rkey);
+}
+
+void Nic::take_back_of_all(Key rkey) {
+  const core::MemoryRegion* const region = memory_.remote_region(rkey);
+  if (region == nullptr || !region->lent) return;
+  for (Qp* qp = lists_[kAttached].first; qp != nullptr; qp = qp->hooks[kAttached].next) take_back(*qp, rkey);
 }
 
 bool Nic::handle_records(Instant now) {

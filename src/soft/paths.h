@@ -3,6 +3,8 @@
 // one all go by packets. The device's owner calls it, and it calls the device from inside.
 #pragma once
 
+#include <functional>
+
 #include "soft/local/hello.h"
 #include "soft/local/transport.h"
 #include "soft/local/wake.h"
@@ -29,6 +31,13 @@ class Paths {
   virtual void handle_packet(Instant now, Qpn qpn) = 0;
   // It is in ERR, reset or destroyed, and uses no shared memory any more.
   virtual void leave(Qpn qpn, bool destroyed) = 0;
+  // The peer copies to or from a region that was taken back. Waits while `copies()`, but no longer than a
+  // peer that runs can take. False: it still does.
+  virtual bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) = 0;
+  // After that: the region, which stood in `file`, stands in pages of its own from now on, with the bytes it
+  // has; or, where there is no memory for them, nobody `copies()` any more.
+  virtual void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
+                           const std::function<bool()>& copies) = 0;
   // The peer sleeps, and there is something for it.
   virtual void wake_peer(Qpn qpn) = 0;
 };

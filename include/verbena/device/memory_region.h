@@ -32,6 +32,9 @@ std::string_view to_string(PageKind kind);
 // until the device does not touch the bytes any more; requests that still name them fail at either end.
 // Threads: const methods from any thread. What peers write appears in the bytes without further notice: read them after
 // a completion says so.
+// Peers of this host map what was allocated with remote rights, where the device shares memory with them: they read and
+// write it without this process, as far as access() goes, until the region or the connection ends. A forked child does
+// not have such memory.
 class MemoryRegion {
  public:
   MemoryRegion() = default;  // empty
@@ -70,6 +73,7 @@ class MemoryRegion {
   Access access_ = Access::None;
   std::size_t mapped_bytes_ = 0;  // allocated with the region; 0: the user's own memory
   PageKind pages_ = PageKind::Unknown;
+  int file_ = -1;  // that holds it, where peers of this host may map it
 };
 
 }  // namespace verbena

@@ -46,6 +46,7 @@ class ProtectionDomain {
  private:
   friend class Device;
   ProtectionDomain(provider::Context& context, std::uint32_t id) : context_(&context), id_(id) {}
+  Result<MemoryRegion> register_memory(std::span<std::byte> memory, Access access, int file);
   void release();
 
   provider::Context* context_ = nullptr;

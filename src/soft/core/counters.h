@@ -18,6 +18,11 @@ struct Counters {
   std::uint64_t access_violations = 0;
   std::uint64_t invalid_requests = 0;
   std::uint64_t memory_faults = 0;  // registered memory that was not mapped when a request came to it
+  // Between processes of one host: WRITEs and READs of ours in memory that the peer granted, which it does
+  // not count; regions of ours that a peer may have been copying to when they were taken back.
+  std::uint64_t direct_requests = 0;
+  std::uint64_t direct_bytes = 0;
+  std::uint64_t regions_renewed = 0;
   // Messages executed, by operation, and their payload.
   std::uint64_t rdma_sends = 0;   // SENDs sent and acknowledged
   std::uint64_t rdma_recvs = 0;   // SENDs received

@@ -17,7 +17,7 @@ Key MemoryTable::fresh_key(const Table& table) {
 }
 
 Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint64_t length,
-                                                  std::uint64_t iova, Access access) {
+                                                  std::uint64_t iova, Access access, int file) {
   if (base == nullptr || length == 0)
     return Error{ErrorCode::InvalidArgument, "register memory: the range is empty"};
   if (iova + length - 1 < iova ||
@@ -32,8 +32,14 @@ Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint
   if (by_lkey_.size() >= max_regions_)
     return Error{ErrorCode::ResourceExhausted, "register memory: the device's limit of " +
                                                    std::to_string(max_regions_) + " regions is reached"};
-  MemoryRegion region{fresh_key(by_lkey_),          fresh_key(by_rkey_), pd, access, iova, length,
-                      static_cast<std::byte*>(base)};
+  MemoryRegion region{fresh_key(by_lkey_),
+                      fresh_key(by_rkey_),
+                      pd,
+                      access,
+                      iova,
+                      length,
+                      static_cast<std::byte*>(base),
+                      file};
   by_lkey_.emplace(region.lkey.value(), region);
   by_rkey_.emplace(region.rkey.value(), region);
   return region;
@@ -87,6 +93,11 @@ std::byte* MemoryTable::find_remote(Key rkey, PdId pd, std::uint64_t va, std::ui
 const MemoryRegion* MemoryTable::region(Key lkey) const {
   const auto found = by_lkey_.find(lkey.value());
   return found == by_lkey_.end() ? nullptr : &found->second;
+}
+
+MemoryRegion* MemoryTable::remote_region(Key rkey) {
+  const auto found = by_rkey_.find(rkey.value());
+  return found == by_rkey_.end() ? nullptr : &found->second;
 }
 
 std::size_t MemoryTable::count_of(PdId pd) const {

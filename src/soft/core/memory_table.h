@@ -22,6 +22,8 @@ struct MemoryRegion {
   std::uint64_t iova = 0;
   std::uint64_t length = 0;
   std::byte* base = nullptr;
+  int file = -1;      // descriptor of a file that holds it from its beginning, the driver's affair; -1: none
+  bool lent = false;  // some peer of this host was granted it
 };
 
 class MemoryTable {
@@ -32,7 +34,7 @@ class MemoryTable {
   // Keys are random and do not come back for the next 2^20 deregistrations.
   // Errors: InvalidArgument (range wraps; remote write or atomic without local write), ResourceExhausted.
   Result<MemoryRegion> register_region(PdId pd, void* base, std::uint64_t length, std::uint64_t iova,
-                                       Access access);
+                                       Access access, int file = -1);
   // After return no byte of the region is touched. NotFound for a key that is not a live L_Key.
   Result<void> deregister(Key lkey);
 
@@ -42,6 +44,7 @@ class MemoryTable {
   std::byte* find_remote(Key rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
 
   const MemoryRegion* region(Key lkey) const;
+  MemoryRegion* remote_region(Key rkey);
   std::size_t size() const { return by_lkey_.size(); }
   std::size_t count_of(PdId pd) const;
 

@@ -83,6 +83,8 @@ class HostDevice final : private DatagramSink {
   Result<void> announce(std::uint32_t service) { return port_->announce(service); }
   Result<void> withdraw(std::uint32_t service) { return port_->withdraw(service); }
 
+  // Whether peers of this host may be granted memory that stands in files.
+  bool shares_memory() const { return hub_ != nullptr && hub_->grants_memory(); }
   const NicConfig& config() const { return nic_.config(); }
   std::vector<NamedCounter> counters();
   std::vector<std::string> explain();

@@ -12,8 +12,21 @@
 //
 // The answer: "VRBNANSW", version (4), one of Answer (4). What follows on the socket are signals, a byte each.
 //
-// The segment: a line pair for each side's wake word and, on the second line, its pull words; the ring towards the
-// receiver; the ring towards the sender.
+// The segment: a line pair for each side's wake word and, on the second line, its pull words; another for its
+// claim; its grants; the ring towards the receiver; the ring towards the sender.
+//
+// Who wants to reach a region of its peer by itself asks on a socket of its own:
+//
+//     0  "VRBNWANT"           8  version (4)          12  R_Key (4)
+//    16  GID of who asks (16)                         32  GID of the region's owner (16)
+//    48  QPN of who asks (4)                          52  QPN of the owner (4)
+//
+// and is answered, with the descriptor of a file that holds the region from its beginning where there is one:
+//
+//     0  "VRBNLEND"           8  version (4)          12  R_Key (4)
+//    16  slot of the grant (4)                        20  access bits, 0: it may not (4)
+//    24  first address of the region (8)              32  its length (8)
+//    40  where it lies in the owner's memory (8)
 #pragma once
 
 #include <array>
@@ -26,11 +39,12 @@
 #include "verbena/base/gid.h"
 #include "verbena/base/ids.h"
 #include "verbena/base/result.h"
+#include "verbena/base/verbs.h"
 
 namespace verbena::local {
 
 inline constexpr std::size_t kHelloBytes = 72;
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kMaxRingCapacity = 1 << 20;
 
 // A queue pair on this host.
@@ -55,9 +69,13 @@ struct SegmentLayout {
   std::uint64_t acceptor_wake = 0;   // written by who took it
   std::uint64_t opener_pull = 0;
   std::uint64_t acceptor_pull = 0;
-  std::uint64_t opener_ring = 0;     // the opener produces
-  std::uint64_t acceptor_ring = 0;   // the acceptor produces
-  std::uint64_t bytes = 0;           // whole pages
+  std::uint64_t opener_claim = 0;
+  std::uint64_t acceptor_claim = 0;
+  std::uint64_t opener_grants = 0;
+  std::uint64_t acceptor_grants = 0;
+  std::uint64_t opener_ring = 0;    // the opener produces
+  std::uint64_t acceptor_ring = 0;  // the acceptor produces
+  std::uint64_t bytes = 0;          // whole pages
 };
 SegmentLayout layout_of(std::uint32_t ring_capacity);
 
@@ -79,5 +97,34 @@ enum class Answer : std::uint32_t {
 void emit(Answer answer, std::span<std::byte, kAnswerBytes> to);
 // Errors: ProtocolError.
 Result<Answer> parse_answer(std::span<const std::byte> bytes);
+
+inline constexpr std::size_t kWantBytes = 56;
+
+struct Want {
+  Endpoint from, to;
+  Key rkey;
+
+  bool operator==(const Want&) const = default;
+};
+
+void emit(const Want& want, std::span<std::byte, kWantBytes> to);
+bool is_want(std::span<const std::byte> bytes);
+// Errors: ProtocolError.
+Result<Want> parse_want(std::span<const std::byte> bytes);
+
+inline constexpr std::size_t kLendBytes = 48;
+
+struct Lend {
+  Key rkey;
+  std::uint32_t slot = 0;
+  Access access = Access::None;  // none: it may not be reached
+  std::uint64_t iova = 0, length = 0, address = 0;
+
+  bool operator==(const Lend&) const = default;
+};
+
+void emit(const Lend& lend, std::span<std::byte, kLendBytes> to);
+// Errors: ProtocolError (not that; what no owner could grant).
+Result<Lend> parse_lend(std::span<const std::byte> bytes);
 
 }  // namespace verbena::local

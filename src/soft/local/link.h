@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "base/random.h"
@@ -10,17 +11,22 @@
 #include "soft/core/pieces.h"
 #include "soft/core/queue_pair.h"
 #include "soft/local/config.h"
+#include "soft/local/grants.h"
 #include "soft/local/message.h"
 #include "soft/local/peer_memory.h"
+#include "soft/local/peer_regions.h"
 #include "soft/local/ring.h"
 
 namespace verbena::local {
 
-// The two rings of a connection, and the peer's own memory. All of it is the driver's.
+// The two rings of a connection, the peer's own memory, and what each side grants. All of it is the driver's.
 struct Channel {
   RingProducer out;
   RingConsumer in;
   PeerMemory* peer_memory = nullptr;  // none: whoever names bytes there breaks the connection
+  std::optional<Granter> granter{};   // our regions; none: the peer reaches nothing by itself
+  std::optional<Claimer> claimer{};   // what we copy of the peer's
+  RegionSource* regions = nullptr;    // none: nothing is copied directly
 };
 
 struct Link {
@@ -30,8 +36,9 @@ struct Link {
   core::Counters& counters;
   RandomSource& random;
   std::optional<Channel> channel;
-  bool peer_pulls = false;  // it said so
-  bool peer_gone = false;   // seen by a pull
+  bool peer_pulls = false;                      // it said so
+  bool peer_gone = false;                       // seen by a pull
+  std::unique_ptr<PeerRegions> peer_regions{};  // from the first request on that could use one
 
   core::PdId pd() const { return qp.init().pd; }
   // Of a record of ours: short enough that several are in the ring at once.

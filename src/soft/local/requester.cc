@@ -59,6 +59,7 @@ bool Requester::may_start(const SendWqe& wqe) const {
 
 bool Requester::ready() const {
   if (state_.rnr_waiting || at_failed()) return false;
+  if (state_.waits && state_.current != link_.qp.send_queue().retired()) return false;
   const SendWqe* wqe = next_request();
   return wqe != nullptr && may_start(*wqe);
 }
@@ -175,6 +176,15 @@ Written Requester::write(Instant now, std::uint32_t limit) {
   for (std::uint32_t bytes = 0; bytes < limit && ready();) {
     SendWqe& wqe = *next_request();
     if (!wqe.started && !begin(wqe)) break;
+    if (const PeerRegion* const region = reach(wqe)) {
+      const Way way = way_of(wqe);
+      state_.waits = way == Way::Wait;
+      if (state_.waits) break;
+      if (way == Way::Direct) {
+        bytes += copy_directly(wqe, *region, limit);
+        continue;
+      }
+    }
     const Cut cut = cut_of(wqe);
     std::byte* to = link_.reserve(cut.kind, cut.bytes());
     if (to == nullptr) {

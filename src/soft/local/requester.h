@@ -15,13 +15,18 @@ class Requester {
   bool ready() const;
   // All requests are written.
   bool is_idle() const { return next_request() == nullptr; }
+  // Lets go of what the peer took back. Reads shared memory.
+  void look_for_revocations();
   // The length of the next record; only when ready.
   std::uint32_t next_record_bytes() const;
-  // Writes records until work or room ends, or `limit` bytes are written.
+  // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
+  // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
 
  private:
   struct Cut;  // one record's place in its message
+  enum class Way : std::uint8_t { Ring, Direct, Wait };
+  enum class Copied : std::uint8_t { Whole, Fault, Elsewhere };  // Elsewhere: not this way, or not any more
 
   core::SendWqe* next_request() const;
   bool may_start(const core::SendWqe& wqe) const;
@@ -29,6 +34,16 @@ class Requester {
   Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
+  // requester_direct.cc
+  const PeerRegion* reach(const core::SendWqe& wqe);
+  Way way_of(const core::SendWqe& wqe);
+  std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);
+  bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
+  Copied copy_mapped(const core::PieceList& pieces, std::byte* there, bool writes, bool last);
+  Copied fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
+  bool lose(const PeerRegion& region);
+  void begin_again();
+  void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool name_payload(const Cut& cut, PieceSet& named);

@@ -18,6 +18,9 @@ struct SendState {
   std::uint32_t current = 0;     // the next to write
   bool began = false;            // a part of it is written
   bool pulled = false;           // the peer fetches its payload: records name it
+  bool direct = false;           // a part of it is copied: no record tells of it
+  bool waits = false;            // it goes directly once nothing is before it (O-1)
+  std::uint32_t detours = 0;     // requests since then that could have
   std::uint32_t written = 0;     // bytes of its payload
   std::uint32_t reads_out = 0;   // READ and atomic requests written and not answered
   std::uint32_t read_bytes = 0;  // of the oldest READ, stored

@@ -47,7 +47,9 @@ struct Given {
   std::uint8_t timeout = 10, retry_count = 2;
   std::uint32_t requests = 64, cq_entries = 1024;
   std::uint64_t seed = 1;
-  bool pulls = false;  // what the other end names in its memory
+  bool pulls = false;   // what the other end names in its memory
+  bool direct = false;  // each end reaches regions of the other's by itself
+  std::uint32_t max_inline = 0;
   Config config;
 };
 
@@ -62,6 +64,7 @@ class Side {
     init.srq = shared;
     init.capabilities.max_send_requests = init.capabilities.max_receive_requests = given.requests;
     init.capabilities.max_send_segments = 8;
+    if (given.max_inline != 0) init.capabilities.max_inline_bytes = given.max_inline;
     qp = std::make_unique<core::QueuePair>(Qpn{qpn}, init, events);
     transport = std::make_unique<Transport>(*qp, given_.config, memory, counters, random_);
     words_.resize(given.memory_bytes / 8);
@@ -215,6 +218,28 @@ class FakeMemory final : public PeerMemory {
   std::uint64_t bytes_;
 };
 
+// What the driver does to reach regions of `owner`'s: they are in this process already.
+class FakeRegions final : public RegionSource {
+ public:
+  void ask(Key rkey) override { asked.push_back(rkey); }
+  void drop(Key rkey) override { dropped.push_back(rkey); }
+  // The owner's answer to the oldest wish arrives. False: it is a refusal, or nobody uses it.
+  bool answer(Side& asker, Side& owner) {
+    core::MemoryRegion* const region = owner.memory.remote_region(asked.front());
+    const auto grant = region == nullptr ? std::nullopt : owner.transport->grant(*region, mapped);
+    PeerRegion open;
+    open.rkey = asked.front();
+    if (grant)
+      open = {open.rkey,     grant->iova, grant->length,
+              grant->access, grant->slot, mapped ? region->base : nullptr,
+              grant->address};
+    return asker.transport->handle_region(open, grant.has_value());
+  }
+
+  std::vector<Key> asked, dropped;
+  bool mapped = true;
+};
+
 // Both ends connected.
 class Pair {
  public:
@@ -223,6 +248,7 @@ class Pair {
       : to_b_(given_a.capacity),
         to_a_(given_a.capacity),
         pulls_(given_a.pulls),
+        direct_(given_a.direct),
         a(given_a, 1),
         b(given_b, 2),
         of_a(a, given_a),
@@ -233,8 +259,8 @@ class Pair {
   }
 
   void attach() {
-    a.transport->attach(now, {RingProducer(to_b_.memory()), RingConsumer(to_a_.memory()), pulls_ ? &of_b : nullptr});
-    b.transport->attach(now, {RingProducer(to_a_.memory()), RingConsumer(to_b_.memory()), pulls_ ? &of_a : nullptr});
+    a.transport->attach(now, channel(to_b_, to_a_, of_b, regions_of_b, grants_[0], grants_[1]));
+    b.transport->attach(now, channel(to_a_, to_b_, of_a, regions_of_a, grants_[1], grants_[0]));
   }
   // One turn of a driver; true when something moved.
   bool turn(Side& side) {
@@ -271,12 +297,32 @@ class Pair {
 
  private:
   RingStorage to_b_, to_a_;
-  const bool pulls_;
+  const bool pulls_, direct_;
+  // Of one side: its table of grants, its claim.
+  struct alignas(kLineBytes) Grants {
+    std::byte table[kGrantTableBytes] = {};
+    std::byte claim[kLineBytes] = {};
+  };
+  std::array<Grants, 2> grants_;
+
+  Channel channel(RingStorage& out, RingStorage& in, PeerMemory& memory, RegionSource& regions, Grants& ours,
+                  Grants& theirs) {
+    Channel made{RingProducer(out.memory()), RingConsumer(in.memory())};
+    if (pulls_) made.peer_memory = &memory;
+    if (!direct_) return made;
+    made.granter.emplace(GrantMemory(ours.table, theirs.claim));
+    made.claimer.emplace(GrantMemory(theirs.table, ours.claim));
+    made.regions = &regions;
+    return made;
+  }
 
  public:
+  // As `a` claims what `b` grants.
+  Claimer claimer_of_a() { return Claimer(GrantMemory(grants_[1].table, grants_[0].claim)); }
   Instant now{1'000'000};
   Side a, b;
   FakeMemory of_a, of_b;  // as the other end sees them
+  FakeRegions regions_of_a, regions_of_b;
   RingStorage& ring_to_a() { return to_a_; }
   RingStorage& ring_to_b() { return to_b_; }
 };

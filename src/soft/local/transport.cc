@@ -57,7 +57,45 @@ void Transport::attach(Instant, const Channel& channel) {
   room_told_ = channel.in.released();
 }
 
+std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
+  if (!reads() || !link_.channel->granter) return std::nullopt;
+  if (!mapped && !link_.peer_pulls) return std::nullopt;
+  const Access remote = mapped ? Access::RemoteRead | Access::RemoteWrite : Access::RemoteRead;
+  const Access access = region.access & link_.qp.attributes().access & remote;
+  if (region.pd != link_.pd() || access == Access::None) return std::nullopt;
+  std::optional<std::uint32_t> slot;
+  if (!fault_guard::run([&] { slot = link_.channel->granter->try_grant(region.rkey); }) || !slot)
+    return std::nullopt;
+  return Grant{*slot,
+               region.iova,
+               region.length,
+               access,
+               reinterpret_cast<std::uintptr_t>(region.base),
+               mapped ? region.file : -1};
+}
+
+std::optional<std::uint32_t> Transport::revoke(Key rkey) {
+  if (!attached() || !link_.channel->granter) return std::nullopt;
+  Granter& granter = *link_.channel->granter;
+  const auto slot = granter.slot_of(rkey);
+  if (slot) granter.revoke(*slot);
+  return slot;
+}
+
+std::optional<Key> Transport::any_granted() const {
+  if (!attached() || !link_.channel->granter) return std::nullopt;
+  return link_.channel->granter->any_granted();
+}
+
+bool Transport::handle_region(const PeerRegion& region, bool open) {
+  if (!attached() || link_.peer_regions == nullptr || !link_.peer_regions->is_asked(region.rkey))
+    return false;
+  link_.peer_regions->handle_answer(region, open);
+  return open;
+}
+
 void Transport::detach() {
+  link_.peer_regions.reset();
   link_.channel.reset();
   link_.peer_pulls = link_.peer_gone = false;
   send_.period_end = Instant::never();
@@ -97,6 +135,7 @@ bool Transport::read_turn(Instant now) {
   const std::uint32_t most_bytes = in.capacity() / 4;
   std::uint32_t records = 0;
   link_.look_whether_peer_pulls();
+  requester_.look_for_revocations();
   responder_.begin_turn();
   for (std::uint32_t bytes = 0; bytes < most_bytes && records < link_.config.max_turn_records && reads(); ++records) {
     if (responder_.has_pulled_enough()) break;
@@ -222,6 +261,7 @@ bool Transport::emit(Instant now) {
   bool published = false;
   const bool whole = fault_guard::run([this, now, &published] { published = write_turn(now); });
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
+  if (link_.peer_gone) peer_ended_ = true;
   settle();
   return published;
 }

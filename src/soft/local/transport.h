@@ -26,6 +26,21 @@ class Transport {
   void detach();
   bool attached() const { return link_.channel.has_value(); }
 
+  // ---- Memory that one side reaches by itself.
+  // Grants the peer what `region` and the queue pair let it do. Nothing: that is nothing, or too much is
+  // granted already. `mapped`: the peer will map it; otherwise it may read only, by PeerMemory::pull().
+  std::optional<Grant> grant(const core::MemoryRegion& region, bool mapped);
+  // Takes that back: from here on no copy begins there, and none that goes on counts. Nothing: it was not
+  // granted.
+  std::optional<std::uint32_t> revoke(Key rkey);
+  // One that is granted still, if any.
+  std::optional<Key> any_granted() const;
+  // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
+  // memory.
+  bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }
+  // What RegionSource::ask() brought. False: nobody asked, and it is not used.
+  bool handle_region(const PeerRegion& region, bool open);
+
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);

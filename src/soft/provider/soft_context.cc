@@ -74,9 +74,9 @@ Result<void> SoftContext::destroy_pd(PdId pd) {
 }
 
 Result<provider::MemoryRegionInfo> SoftContext::register_memory(PdId pd, void* base, std::uint64_t length,
-                                                                std::uint64_t iova, Access access) {
+                                                                std::uint64_t iova, Access access, int file) {
   auto region = device_->with_nic(
-      [&](Nic& nic, Instant) { return nic.register_memory(to_core(pd), base, length, iova, access); });
+      [&](Nic& nic, Instant) { return nic.register_memory(to_core(pd), base, length, iova, access, file); });
   if (!region) return region.error();
   return provider::MemoryRegionInfo{region->lkey, region->rkey, region->iova, region->length};
 }

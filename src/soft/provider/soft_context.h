@@ -32,7 +32,8 @@ class SoftContext final : public provider::Context {
   Result<provider::PdId> create_pd() override;
   Result<void> destroy_pd(provider::PdId pd) override;
   Result<provider::MemoryRegionInfo> register_memory(provider::PdId pd, void* base, std::uint64_t length,
-                                                     std::uint64_t iova, Access access) override;
+                                                     std::uint64_t iova, Access access, int file) override;
+  bool shares_memory() const override { return device_->shares_memory(); }
   Result<void> deregister_memory(Key lkey) override;
   Result<provider::CqId> create_cq(std::uint32_t capacity) override;
   Result<void> destroy_cq(provider::CqId cq) override;

@@ -29,7 +29,6 @@ using verbena::local::WakeMemory;
 namespace {
 
 constexpr std::size_t kLinesExplained = 32;
-constexpr unsigned kQpnBits = 24;
 
 std::string text_of(const Endpoint& endpoint) {
   return endpoint.gid.to_string() + " queue pair " + std::to_string(endpoint.qpn.value());
@@ -47,13 +46,9 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
   const RingMemory theirs(base + (opener ? layout.acceptor_ring : layout.opener_ring), ring_capacity);
   const WakeMemory our_word(base + (opener ? layout.opener_wake : layout.acceptor_wake));
   const WakeMemory their_word(base + (opener ? layout.acceptor_wake : layout.opener_wake));
-  return {{RingProducer(ours), RingConsumer(theirs), nullptr},
+  return {{RingProducer(ours), RingConsumer(theirs)},
           verbena::local::Sleeper(our_word),
           verbena::local::Waker(their_word)};
-}
-
-std::string copies_of(const ProcessMemory* memory) {
-  return memory == nullptr ? "every message takes two copies, as was asked for" : memory->explain();
 }
 
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -97,7 +92,7 @@ void Hub::watch(int descriptor, Id id) {
 Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
   const Id id = next_id_++;
   watch(peer.descriptor(), id);
-  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}});
+  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}, {}, {}});
   if (role != Role::Fresh) return id;
   waiting_.insert(id);
   if (waiting_.size() > kMostWaiting) drop(*waiting_.begin());
@@ -113,6 +108,7 @@ bool Hub::handle_events(Instant now, bool take_signals) {
   std::array<epoll_event, 64> events;
   constexpr int kMostRounds = 16;
   bool any = false;
+  refuse_wanted();
   for (int round = 0; round < kMostRounds; ++round) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
@@ -137,6 +133,8 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
       return true;
     case Role::Asked:
       return hear_answer(now, id);
+    case Role::Wanting:
+      return hear_loan(id);
     case Role::Attached:
       if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.peer.descriptor(), nullptr);
@@ -185,14 +183,17 @@ bool Hub::accept_all(Instant now) {
 
 bool Hub::read_hello(Instant now, Id id) {
   Socket& socket = sockets_.at(id);
-  auto offered = socket.peer.try_receive();
-  if (offered && !*offered) return false;
-  if (!offered || (**offered).hello.to.gid != options_.address) {
+  auto opening = socket.peer.try_receive();
+  if (opening && !*opening) return false;
+  if (opening)
+    if (const auto* const want = std::get_if<verbena::local::Want>(&**opening)) judge_want(id, *want);
+  Offer* const offer = opening ? std::get_if<Offer>(&**opening) : nullptr;
+  if (offer == nullptr || offer->hello.to.gid != options_.address) {
     drop(id);
     return true;
   }
-  socket.hello = (**offered).hello;
-  socket.offered = std::move((**offered).segment);
+  socket.hello = offer->hello;
+  socket.offered = std::move(offer->segment);
   socket.qpn = socket.hello.to.qpn;
   judge(now, id);
   return true;
@@ -317,8 +318,11 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   entry.socket = id;
   entry.reason = "shared memory with " + socket.peer.name();
   --undecided_;
-  if (options_.pull) meet_memory(socket, ring_capacity, opener);
   LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
+  if (options_.pull) {
+    meet_memory(socket, ring_capacity, opener);
+    meet_regions(link.channel, socket, ring_capacity, opener);
+  }
   link.channel.peer_memory = socket.memory.get();
   nic_->use_local(now, qpn, link);
   if (!opener) static_cast<void>(socket.peer.send(Answer::Accept));  // one that is gone hangs up
@@ -353,6 +357,7 @@ void Hub::handle_packet(Instant now, Qpn qpn) {
 void Hub::leave(Qpn qpn, bool destroyed) {
   if (const auto found = entries_.find(qpn.value()); found != entries_.end()) {
     if (found->second.match.path() == Path::Undecided) --undecided_;
+    forget_wanted(found->second.socket);
     drop(found->second.socket);
     entries_.erase(found);
   }
@@ -381,7 +386,7 @@ std::vector<std::string> Hub::explain() const {
     const Path path = entry->match.path();
     std::string line = "queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " +
                        (path == Path::Roce ? "RoCE, because " + entry->reason : entry->reason);
-    if (path == Path::Local) line += "; " + copies_of(sockets_.at(entry->socket).memory.get());
+    if (path == Path::Local) line += "; " + copies_of(entry->socket);
     lines.push_back(std::move(line));
   }
   return lines;

@@ -18,6 +18,7 @@
 #include "soft/driver/local/meeting_point.h"
 #include "soft/driver/local/peer_socket.h"
 #include "soft/driver/local/process_memory.h"
+#include "soft/driver/local/region_file.h"
 #include "soft/driver/local/segment.h"
 #include "soft/local/match.h"
 #include "soft/nic.h"
@@ -34,7 +35,7 @@ class Hub final : public Paths {
     Gid address;
     IdSlot ids{};  // queue pair numbers are of it, which tells who of an address is asked; all offer alike
     bool required = false;  // queue pairs that find no memory to share get no path at all
-    bool pull = true;  // large messages by one copy, where the kernel lets both ends
+    bool pull = true;  // one copy where it is possible: of large messages, and to and from regions that peers grant
     std::uint32_t ring_capacity = kRingCapacity;
   };
   // Offers from now on. Errors: AddressInUse (somebody else offers for that slot of the address), those of the system.
@@ -53,18 +54,34 @@ class Hub final : public Paths {
   bool any_hung_up() const { return !hung_up_.empty(); }
   void handle_hang_ups(Instant now);
   std::vector<std::string> explain() const;
+  bool grants_memory() const { return options_.pull; }
 
   Result<void> enter(Instant now, const verbena::local::Endpoint& self, const verbena::local::Endpoint& peer) override;
   void handle_packet(Instant now, Qpn qpn) override;
   void leave(Qpn qpn, bool destroyed) override;
+  bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
+  void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
+                   const std::function<bool()>& copies) override;
   void wake_peer(Qpn qpn) override;
 
  private:
   using Id = std::uint64_t;
   static constexpr Id kListener = 0;
   static constexpr Id kNone = 0;
+  static constexpr unsigned kQpnBits = 24;
 
-  enum class Role { Fresh, Held, Asked, Attached };
+  enum class Role { Fresh, Held, Asked, Attached, Wanting };
+  // Those of one peer that one of our queue pairs reaches by itself.
+  struct Regions final : verbena::local::RegionSource {
+    Regions(Hub& its_hub, Qpn its_qpn) : hub(its_hub), qpn(its_qpn) {}
+    void ask(Key rkey) override { hub.ask_for_region(*this, rkey); }
+    void drop(Key rkey) override { mapped.erase(rkey.value()); }
+
+    Hub& hub;
+    const Qpn qpn;
+    std::unordered_map<std::uint32_t, RegionMapping> mapped;  // by R_Key
+    std::vector<Id> wanting;                                  // sockets on which an answer is awaited
+  };
   struct Socket {
     PeerSocket peer;
     Role role = Role::Fresh;
@@ -73,6 +90,8 @@ class Hub final : public Paths {
     verbena::local::Hello hello{};  // held
     Descriptor offered{};           // held: the peer's segment
     std::unique_ptr<ProcessMemory> memory{};  // attached: unless all is copied twice
+    std::unique_ptr<Regions> regions{};       // likewise
+    Key wanted{};                             // wanting
   };
   // A queue pair of ours in RTR or later.
   struct Entry {
@@ -98,6 +117,16 @@ class Hub final : public Paths {
   bool hear_answer(Instant now, Id id);
   void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
+  // hub_regions.cc
+  void judge_want(Id id, const verbena::local::Want& want);
+  void ask_for_region(Regions& regions, Key rkey);
+  bool hear_loan(Id id);
+  bool use_loan(Socket& attached, Key wanted, Loan loan);
+  void refuse_wanted();
+  void forget_wanted(Id attached);
+  void meet_regions(verbena::local::Channel& channel, Socket& socket, std::uint32_t ring_capacity,
+                    bool opener);
+  std::string copies_of(Id attached) const;
   void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
 
   const Options options_;
@@ -111,6 +140,7 @@ class Hub final : public Paths {
   std::set<Id> waiting_;  // fresh and held ones, oldest first
   std::unordered_map<std::uint32_t, Entry> entries_;
   std::vector<Id> hung_up_;
+  std::vector<std::pair<Qpn, Key>> in_vain_;  // regions that could not be asked for
   std::size_t undecided_ = 0;
   Id next_id_ = 1;
 };

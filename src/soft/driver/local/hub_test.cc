@@ -395,6 +395,60 @@ TEST(Hub, what_is_no_hello_is_turned_away) {
   EXPECT_TRUE(elsewhere.socket.has_hung_up());
 }
 
+// What the owner of a region says to whoever asks for it.
+Result<std::optional<Loan>> asked(Side& owner, const verbena::local::Want& want) {
+  PeerSocket socket = Stranger::reach_or_die(owner.endpoint().gid);
+  EXPECT_TRUE(socket.send(want));
+  owner.turn();
+  return socket.try_receive_loan();
+}
+
+TEST(Hub, a_region_is_lent_to_the_peer_of_its_connection_and_to_nobody_else) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  b.connect(a.endpoint());
+  a.turn(), b.turn();
+  const auto honest = asked(b, {a.endpoint(), b.endpoint(), b.region.rkey});
+  ASSERT_TRUE(honest && *honest);
+  EXPECT_EQ((**honest).lend.access, Access::RemoteRead) << "it stands in no file";
+  EXPECT_EQ((**honest).lend.address, reinterpret_cast<std::uintptr_t>(b.memory.data()));
+  EXPECT_FALSE((**honest).file);
+  const Endpoint nobody{address(9), Qpn{77}};
+  for (const verbena::local::Want& want :
+       {verbena::local::Want{a.endpoint(), b.endpoint(), Key{b.region.rkey.value() ^ 1}},
+        verbena::local::Want{nobody, b.endpoint(), b.region.rkey},
+        verbena::local::Want{a.endpoint(), nobody, b.region.rkey},
+        verbena::local::Want{a.endpoint(), {b.endpoint().gid, nobody.qpn}, b.region.rkey}}) {
+    const auto refused = asked(b, want);
+    ASSERT_TRUE(refused && *refused);
+    EXPECT_EQ((**refused).lend.access, Access::None);
+    EXPECT_EQ((**refused).lend.address, 0u) << "a stranger learns nothing";
+  }
+  a.to(QueuePairState::Error);
+  a.turn(), b.turn(), b.turn();
+  const auto late = asked(b, {a.endpoint(), b.endpoint(), b.region.rkey});
+  ASSERT_TRUE(late && *late);
+  EXPECT_EQ((**late).lend.access, Access::None) << "the connection has ended";
+}
+
+TEST(Hub, who_asks_for_a_region_and_gets_no_answer_goes_on_through_the_ring) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  b.connect(a.endpoint());
+  a.turn(), b.turn();
+  for (std::uint64_t id = 1; id < 8; ++id) {
+    a.write(id, b, 64);
+    // The owner looks at its ring alone, as one does that is busy.
+    a.turn();
+    b.nic.handle_records(b.now), b.nic.handle_records(b.now);
+    while (b.nic.emit_records(b.now)) continue;
+    a.turn();
+    EXPECT_EQ(a.completions().size(), 1u) << id;
+  }
+  a.to(QueuePairState::Error);  // with the wish still open
+  a.turn(), b.turn(), a.turn();
+}
+
 TEST(Hub, of_those_who_wait_too_long_the_oldest_goes) {
   Side a(1);
   Stranger first(a, {address(3), Qpn{50}}, a.endpoint());

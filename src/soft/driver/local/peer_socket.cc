@@ -15,6 +15,10 @@ namespace {
 
 using verbena::local::Hello;
 using verbena::local::kHelloBytes;
+using verbena::local::kLendBytes;
+using verbena::local::kWantBytes;
+using verbena::local::Lend;
+using verbena::local::Want;
 
 constexpr std::size_t kMaxDescriptors = 253;  // the kernel passes no more at once
 
@@ -59,32 +63,32 @@ std::string PeerSocket::name() const {
   return "local peer (process " + std::to_string(peer_.pid) + ", user " + std::to_string(peer_.uid) + ")";
 }
 
-Result<void> PeerSocket::send(const Hello& hello, int segment) {
-  std::array<std::byte, kHelloBytes> bytes;
-  verbena::local::emit(hello, bytes);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof segment)> control{};
+Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const char* what) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptor)> control{};
   iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof segment);
-  std::memcpy(CMSG_DATA(rights), &segment, sizeof segment);
+  if (descriptor >= 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  }
   if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
   const int number = errno;
   if (number == EPIPE || number == ECONNRESET)
-    return Error{ErrorCode::ConnectionLost, "hello to a " + name() + ": it is gone", number, ErrorDomain::Errno};
-  return Error::from_errno(number, "hello to a " + name());
+    return Error{ErrorCode::ConnectionLost, std::string(what) + " to a " + name() + ": it is gone", number,
+                 ErrorDomain::Errno};
+  return Error::from_errno(number, std::string(what) + " to a " + name());
 }
 
-Result<std::optional<Offer>> PeerSocket::try_receive() {
-  std::array<std::byte, kHelloBytes + 1> bytes;  // one more, so that a longer message shows
+Result<PeerSocket::Message> PeerSocket::receive(std::span<std::byte> room) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))> control{};
-  iovec part{bytes.data(), bytes.size()};
+  iovec part{room.data(), room.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -92,28 +96,69 @@ Result<std::optional<Offer>> PeerSocket::try_receive() {
   message.msg_controllen = control.size();
   const ssize_t length = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (length < 0) {
-    if (errno == EAGAIN || errno == EINTR) return std::optional<Offer>();
+    if (errno == EAGAIN || errno == EINTR) return Message();
     if (errno == ECONNRESET)
       return Error{ErrorCode::ConnectionLost, "the " + name() + " is gone", errno, ErrorDomain::Errno};
-    return Error::from_errno(errno, "hello from a " + name());
+    return Error::from_errno(errno, "message from a " + name());
   }
-  std::vector<Descriptor> came = descriptors_of(message);
+  Message got{room.first(static_cast<std::size_t>(length)), descriptors_of(message)};
   if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
-  return take({bytes.data(), static_cast<std::size_t>(length)}, std::move(came), (message.msg_flags & MSG_CTRUNC) != 0);
-}
-
-Result<std::optional<Offer>> PeerSocket::take(std::span<const std::byte> bytes, std::vector<Descriptor> came,
-                                              bool cut) {
   // There was room for all that can come at once.
-  if (cut)
+  if ((message.msg_flags & MSG_CTRUNC) != 0)
     return Error{ErrorCode::ResourceExhausted,
                  "no file descriptor left for the shared memory of a " + name() + ": raise ulimit -n"};
-  auto hello = verbena::local::parse_hello(bytes);
+  return got;
+}
+
+Result<void> PeerSocket::send(const Hello& hello, int segment) {
+  std::array<std::byte, kHelloBytes> bytes;
+  verbena::local::emit(hello, bytes);
+  return send(bytes, segment, "hello");
+}
+
+Result<void> PeerSocket::send(const Want& want) {
+  std::array<std::byte, kWantBytes> bytes;
+  verbena::local::emit(want, bytes);
+  return send(bytes, -1, "a wish for a region");
+}
+
+Result<void> PeerSocket::send(const Lend& lend, int file) {
+  std::array<std::byte, kLendBytes> bytes;
+  verbena::local::emit(lend, bytes);
+  return send(bytes, file, "a region");
+}
+
+Result<std::optional<Opening>> PeerSocket::try_receive() {
+  std::array<std::byte, kHelloBytes + 1> room;  // one more, so that a longer message shows
+  auto got = receive(room);
+  if (!got) return std::move(got).error();
+  if (got->bytes.empty()) return std::optional<Opening>();
+  const bool wants = verbena::local::is_want(got->bytes);
+  if (got->came.size() != (wants ? 0 : 1))
+    return Error{ErrorCode::ProtocolError, "hello from a " + name() + " with " +
+                                               std::to_string(got->came.size()) + " descriptors instead of " +
+                                               (wants ? "none" : "one")};
+  if (wants) {
+    auto want = verbena::local::parse_want(got->bytes);
+    if (!want) return Error{want.error().code(), name() + ": " + want.error().context()};
+    return std::optional<Opening>(*want);
+  }
+  auto hello = verbena::local::parse_hello(got->bytes);
   if (!hello) return Error{hello.error().code(), name() + ": " + hello.error().context()};
-  if (came.size() != 1)
+  return std::optional<Opening>(Offer{*hello, std::move(got->came.front())});
+}
+
+Result<std::optional<Loan>> PeerSocket::try_receive_loan() {
+  std::array<std::byte, kLendBytes + 1> room;
+  auto got = receive(room);
+  if (!got) return std::move(got).error();
+  if (got->bytes.empty()) return std::optional<Loan>();
+  auto lend = verbena::local::parse_lend(got->bytes);
+  if (!lend) return Error{lend.error().code(), name() + ": " + lend.error().context()};
+  if (got->came.size() > 1)
     return Error{ErrorCode::ProtocolError,
-                 "hello from a " + name() + " with " + std::to_string(came.size()) + " descriptors instead of one"};
-  return std::optional<Offer>(Offer{*hello, std::move(came.front())});
+                 "a region of a " + name() + " in " + std::to_string(got->came.size()) + " files"};
+  return std::optional<Loan>(Loan{*lend, got->came.empty() ? Descriptor() : std::move(got->came.front())});
 }
 
 Result<void> PeerSocket::send(verbena::local::Answer answer) {

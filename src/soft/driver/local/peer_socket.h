@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "soft/driver/descriptor.h"
@@ -25,6 +26,13 @@ struct Offer {
   verbena::local::Hello hello;
   Descriptor segment;
 };
+using Opening = std::variant<Offer, verbena::local::Want>;
+
+// What came with a region.
+struct Loan {
+  verbena::local::Lend lend;
+  Descriptor file;  // may be empty
+};
 
 // One end. One thread at a time; nothing here waits.
 class PeerSocket {
@@ -39,14 +47,21 @@ class PeerSocket {
   int descriptor() const { return socket_.get(); }
 
   Result<void> send(const verbena::local::Hello& hello, int segment);
-  // Nothing: nothing has come yet. Errors: ConnectionLost (the peer is gone), ProtocolError and NotSupported (what came
-  // is no hello we can take), ResourceExhausted (no descriptor left for what came). With an error every descriptor that
-  // came is closed.
-  Result<std::optional<Offer>> try_receive();
+  Result<void> send(const verbena::local::Want& want);
+  // What the other end begins with.
+  // Nothing: nothing has come yet. Errors: ConnectionLost (the peer is gone), ProtocolError and NotSupported
+  // (what came is nothing we can take), ResourceExhausted (no descriptor left for what came). With an error
+  // every descriptor that came is closed.
+  Result<std::optional<Opening>> try_receive();
 
   Result<void> send(verbena::local::Answer answer);
   // As above, for whoever sent the hello.
   Result<std::optional<verbena::local::Answer>> try_receive_answer();
+
+  // `file`: -1, or what holds the region.
+  Result<void> send(const verbena::local::Lend& lend, int file);
+  // As above, for whoever sent the wish.
+  Result<std::optional<Loan>> try_receive_loan();
 
   // Wakes a peer that sleeps on the socket. One that has signals unread needs no more; one that is gone none.
   void signal();
@@ -57,7 +72,13 @@ class PeerSocket {
 
  private:
   PeerSocket(Descriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
-  Result<std::optional<Offer>> take(std::span<const std::byte> bytes, std::vector<Descriptor> came, bool cut);
+  Result<void> send(std::span<std::byte> bytes, int descriptor, const char* what);
+  // A message and what came with it. Empty: nothing has come yet.
+  struct Message {
+    std::span<const std::byte> bytes;
+    std::vector<Descriptor> came;
+  };
+  Result<Message> receive(std::span<std::byte> room);
 
   Descriptor socket_;
   PeerCredentials peer_;

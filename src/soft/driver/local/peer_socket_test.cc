@@ -38,7 +38,8 @@ PeerSocket adopted(Descriptor& socket) {
 Result<std::optional<Offer>> receive(PeerSocket& peer) {
   for (;;) {
     auto offer = peer.try_receive();
-    if (!offer || *offer) return offer;
+    if (!offer) return std::move(offer).error();
+    if (*offer) return std::optional<Offer>(std::get<Offer>(std::move(**offer)));
     pollfd look{peer.descriptor(), POLLIN, 0};
     ::poll(&look, 1, 10'000);
   }
@@ -53,7 +54,7 @@ std::size_t open_descriptors() {
 }
 
 // As a peer would that keeps to nothing.
-void send_raw(const Descriptor& socket, std::span<const std::byte> bytes, const std::vector<int>& descriptors) {
+void send_raw(int socket, std::span<const std::byte> bytes, const std::vector<int>& descriptors) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   std::vector<char> control(CMSG_SPACE(descriptors.size() * sizeof(int)));
   msghdr message{};
@@ -68,7 +69,7 @@ void send_raw(const Descriptor& socket, std::span<const std::byte> bytes, const 
     rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
     std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
   }
-  EXPECT_EQ(::sendmsg(socket.get(), &message, 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(::sendmsg(socket, &message, 0), static_cast<ssize_t>(bytes.size()));
 }
 
 std::array<std::byte, kHelloBytes> hello_bytes() {
@@ -154,20 +155,50 @@ TEST(PeerSocket, descriptors_that_nobody_asked_for_are_closed) {
   const auto hello = hello_bytes();
   const std::size_t before = open_descriptors();
   for (const std::size_t count : {std::size_t{0}, std::size_t{2}, std::size_t{253}}) {
-    send_raw(ends[1], hello, std::vector<int>(count, some.get()));
+    send_raw(ends[1].get(), hello, std::vector<int>(count, some.get()));
     const auto offer = peer.try_receive();
     ASSERT_FALSE(offer);
     EXPECT_EQ(offer.error().code(), ErrorCode::ProtocolError);
     EXPECT_NE(offer.error().context().find(std::to_string(count) + " descriptors"), std::string::npos);
   }
   for (const std::size_t length : {std::size_t{1}, kHelloBytes - 1}) {
-    send_raw(ends[1], std::span(hello).first(length), {some.get()});
+    send_raw(ends[1].get(), std::span(hello).first(length), {some.get()});
     EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ProtocolError);
   }
   std::vector<std::byte> longer(hello.begin(), hello.end());
   longer.resize(4096);
-  send_raw(ends[1], longer, {some.get()});
+  send_raw(ends[1].get(), longer, {some.get()});
   EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ProtocolError);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(PeerSocket, a_region_is_asked_for_and_lent_with_its_file_or_without) {
+  auto ends = socket_pair();
+  PeerSocket asker = adopted(ends[0]), owner = adopted(ends[1]);
+  const verbena::local::Want want{some_hello().from, some_hello().to, Key{77}};
+  EXPECT_FALSE(*asker.try_receive_loan()) << "nothing has come";
+  ASSERT_TRUE(asker.send(want));
+  const auto came = owner.try_receive();
+  ASSERT_TRUE(came && *came);
+  EXPECT_EQ(std::get<verbena::local::Want>(**came), want);
+  const verbena::local::Lend lend{Key{77}, 3, Access::RemoteRead, 0x1000, 64, 0x2000};
+  const Descriptor some(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int file : {-1, some.get()}) {
+    ASSERT_TRUE(owner.send(lend, file));
+    const auto loan = asker.try_receive_loan();
+    ASSERT_TRUE(loan && *loan);
+    EXPECT_EQ((**loan).lend, lend);
+    EXPECT_EQ(static_cast<bool>((**loan).file), file >= 0);
+  }
+  std::array<std::byte, verbena::local::kWantBytes> bytes;
+  emit(want, bytes);
+  const std::size_t before = open_descriptors();
+  send_raw(asker.descriptor(), bytes, {some.get()});
+  EXPECT_EQ(owner.try_receive().error().code(), ErrorCode::ProtocolError) << "a wish brings nothing";
+  std::array<std::byte, verbena::local::kLendBytes> twice;
+  emit(lend, twice);
+  send_raw(owner.descriptor(), twice, {some.get(), some.get()});
+  EXPECT_EQ(asker.try_receive_loan().error().code(), ErrorCode::ProtocolError);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -176,7 +207,7 @@ TEST(PeerSocket, without_a_descriptor_left_the_error_says_so) {
   TestProcess process([&ends] {
     PeerSocket peer = adopted(ends[0]);
     const auto hello = hello_bytes();
-    send_raw(ends[1], hello, {ends[1].get()});
+    send_raw(ends[1].get(), hello, {ends[1].get()});
     rlimit none{3, 3};
     ::setrlimit(RLIMIT_NOFILE, &none);
     const auto offer = peer.try_receive();

@@ -31,6 +31,8 @@ class ProcessMemory final : public verbena::local::PeerMemory {
 
   verbena::local::Pulled pull(std::span<const verbena::local::Piece> from,
                               std::span<const core::Piece> to) override;
+  // Whether we can.
+  bool works() const { return obstacle_.empty(); }
   bool is_granted() const override { return theirs_.can_pull(); }
   // How many copies large messages take in each direction, and why not one.
   std::string explain() const;

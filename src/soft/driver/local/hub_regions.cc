@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions that one side of a connection reaches by itself: asked for on a socket of its own, lent with a
+// descriptor.
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "soft/driver/local/hub.h"
+
+namespace verbena::soft::local {
+
+using verbena::local::Claimer;
+using verbena::local::Granter;
+using verbena::local::GrantMemory;
+using verbena::local::layout_of;
+using verbena::local::Lend;
+using verbena::local::Path;
+using verbena::local::PeerRegion;
+using verbena::local::SegmentLayout;
+using verbena::local::Want;
+
+namespace {
+
+// A thread that copies a piece and is not stopped ends within this, unless the machine is very busy; then the
+// pages are renewed without need.
+constexpr auto kLongestCopy = std::chrono::milliseconds(3);
+
+}  // namespace
+
+void Hub::meet_regions(verbena::local::Channel& channel, Socket& socket, std::uint32_t ring_capacity,
+                       bool opener) {
+  const SegmentLayout layout = layout_of(ring_capacity);
+  std::byte* const base = socket.segment.memory().data();
+  std::byte* const opener_grants = base + layout.opener_grants;
+  std::byte* const acceptor_grants = base + layout.acceptor_grants;
+  std::byte* const opener_claim = base + layout.opener_claim;
+  std::byte* const acceptor_claim = base + layout.acceptor_claim;
+  channel.granter.emplace(opener ? GrantMemory(opener_grants, acceptor_claim)
+                                 : GrantMemory(acceptor_grants, opener_claim));
+  channel.claimer.emplace(opener ? GrantMemory(acceptor_grants, opener_claim)
+                                 : GrantMemory(opener_grants, acceptor_claim));
+  socket.regions = std::make_unique<Regions>(*this, socket.qpn);
+  channel.regions = socket.regions.get();
+}
+
+// ---- Regions of ours.
+
+// The peer of a queue pair on rings asks, and nobody else for it.
+void Hub::judge_want(Id id, const Want& want) {
+  Socket& socket = sockets_.at(id);
+  const auto found = entries_.find(want.to.qpn.value());
+  const bool known = found != entries_.end() && want.to.gid == options_.address &&
+                     found->second.match.path() == Path::Local && found->second.peer == want.from &&
+                     sockets_.at(found->second.socket).peer.peer().pid == socket.peer.peer().pid;
+  const auto grant = known ? nic_->grant(want.to.qpn, want.rkey) : std::nullopt;
+  Lend lend;
+  lend.rkey = want.rkey;
+  Descriptor reader;
+  int file = -1;
+  if (grant) {
+    lend = {want.rkey, grant->slot, grant->access, grant->iova, grant->length, grant->address};
+    file = grant->file;
+    if (file >= 0 && !includes(grant->access, Access::RemoteWrite)) {
+      reader = read_only(file);
+      file = reader.get();
+      if (!reader) lend.access = Access::None;
+    }
+  }
+  const bool told = socket.peer.send(lend, lend.access == Access::None ? -1 : file).has_value();
+  if (grant && (!told || lend.access == Access::None)) nic_->take_back(want.to.qpn, want.rkey);
+}
+
+bool Hub::wait_for_copy(Qpn qpn, const std::function<bool()>& copies) {
+  const PeerSocket& peer = sockets_.at(entries_.at(qpn.value()).socket).peer;
+  const auto end = std::chrono::steady_clock::now() + kLongestCopy;
+  while (copies()) {
+    if (peer.has_hung_up()) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
+// Without memory for it, the peer is waited for, however long.
+void Hub::renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
+                      const std::function<bool()>& copies) {
+  if (local::renew_pages(region.base, file)) return;
+  while (!wait_for_copy(qpn, copies)) continue;
+}
+
+// ---- Regions of peers.
+
+void Hub::ask_for_region(Regions& regions, Key rkey) {
+  const Qpn qpn = regions.qpn;
+  const Entry& entry = entries_.at(qpn.value());
+  auto reached = reach({entry.peer.gid, options_.ids.value_of(entry.peer.qpn.value(), kQpnBits)});
+  const bool same_user = reached && *reached && (**reached).peer().uid == ::geteuid();
+  if (!same_user || !(**reached).send(Want{{options_.address, qpn}, entry.peer, rkey})) {
+    in_vain_.emplace_back(qpn, rkey);
+    return;
+  }
+  const Id id = add(std::move(**reached), Role::Wanting, qpn, Segment());
+  sockets_.at(id).wanted = rkey;
+  regions.wanting.push_back(id);
+}
+
+void Hub::refuse_wanted() {
+  for (const auto& [qpn, rkey] : std::exchange(in_vain_, {})) {
+    PeerRegion region;
+    region.rkey = rkey;
+    nic_->handle_region(qpn, region, false);
+  }
+}
+
+void Hub::forget_wanted(Id attached) {
+  const auto found = sockets_.find(attached);
+  if (found == sockets_.end() || !found->second.regions) return;
+  for (const Id id : found->second.regions->wanting) drop(id);
+}
+
+bool Hub::hear_loan(Id id) {
+  Socket& socket = sockets_.at(id);
+  auto loan = socket.peer.try_receive_loan();
+  if (loan && !*loan) return false;
+  const Key wanted = socket.wanted;
+  const Qpn qpn = socket.qpn;
+  Socket& attached = sockets_.at(entries_.at(qpn.value()).socket);
+  std::erase(attached.regions->wanting, id);
+  drop(id);
+  if (loan && use_loan(attached, wanted, std::move(**loan))) return true;
+  in_vain_.emplace_back(qpn, wanted);
+  refuse_wanted();
+  return true;
+}
+
+bool Hub::use_loan(Socket& attached, Key wanted, Loan loan) {
+  const Lend& lend = loan.lend;
+  if (lend.rkey != wanted || lend.access == Access::None) return false;
+  PeerRegion region{wanted, lend.iova, lend.length, lend.access, lend.slot, nullptr, lend.address};
+  if (!loan.file) {
+    if (!attached.memory || !attached.memory->works()) return false;
+    return nic_->handle_region(attached.qpn, region, true);
+  }
+  auto mapping =
+      RegionMapping::map(std::move(loan.file), lend.length, includes(lend.access, Access::RemoteWrite));
+  if (!mapping) return false;
+  region.base = mapping->base();
+  attached.regions->mapped.insert_or_assign(wanted.value(), std::move(*mapping));
+  if (nic_->handle_region(attached.qpn, region, true)) return true;
+  attached.regions->mapped.erase(wanted.value());
+  return false;
+}
+
+std::string Hub::copies_of(Id attached) const {
+  const Socket& socket = sockets_.at(attached);
+  if (!socket.memory) return "every message takes two copies, as was asked for";
+  const std::size_t count = socket.regions->mapped.size();
+  return socket.memory->explain() + "; " + std::to_string(count) +
+         (count == 1 ? " region of the peer is mapped here" : " regions of the peer are mapped here");
+}
+
+}  // namespace verbena::soft::local

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// WRITEs and READs in memory that the peer granted: the same rules, and what only this way can go wrong.
+#include <gtest/gtest.h>
+
+#include "soft/local/test_pair.h"
+#include "soft/local/transport.h"
+
+namespace verbena::local {
+namespace {
+
+using namespace testing;
+using Statuses = std::vector<CompletionStatus>;
+using Ids = std::vector<std::uint64_t>;
+using Op = SendOpcode;
+using Status = CompletionStatus;
+
+constexpr std::size_t kRegion = 4 << 20;
+
+Given direct(bool pulls = false) {
+  Given given;
+  given.direct = true;
+  given.pulls = pulls;
+  given.memory_bytes = kRegion;
+  return given;
+}
+
+// Named twice, asked for once, and granted: from here on the region is open.
+void open_region(Pair& pair, Op opcode = Op::RdmaWrite) {
+  for (const std::uint64_t id : {90u, 91u}) {
+    pair.a.fetch_or_write(opcode, id, kRegion - 8, 8, pair.b, kRegion - 8);
+    pair.run();
+  }
+  ASSERT_EQ(pair.regions_of_b.asked, std::vector<Key>{pair.b.region.rkey});
+  ASSERT_TRUE(pair.regions_of_b.answer(pair.a, pair.b));
+  ASSERT_EQ(pair.a.sent().size(), 2u);
+}
+
+TEST(LocalDirect,
+     o1_o4_requests_of_every_length_are_done_when_they_are_posted_and_nothing_is_written_to_the_ring) {
+  Pair pair(direct());
+  open_region(pair);
+  const std::uint64_t before = pair.b.counters.served_writes;
+  for (const std::size_t length : {1ul, 7ul, 8ul, 4096ul, (1ul << 20) - 1, (1ul << 20) + 1, 3ul << 20}) {
+    const Bytes bytes = pattern(length, static_cast<unsigned>(length));
+    pair.a.put(0, bytes);
+    pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, length, pair.b, 5);
+    while (pair.a.transport->ready(pair.now))
+      EXPECT_FALSE(pair.a.transport->emit(pair.now)) << "it published";
+    EXPECT_TRUE(pair.b.holds(5, bytes)) << length;
+    pair.a.fetch_or_write(Op::RdmaRead, 2, 1 << 19, length, pair.b, 5);
+    while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+    EXPECT_TRUE(pair.a.holds(1 << 19, bytes)) << length;
+    const auto done = pair.a.sent();
+    ASSERT_EQ(ids(done), (Ids{1, 2})) << length;
+    EXPECT_EQ(done[1].byte_count, length);
+    pair.a.transport->check_invariants();
+  }
+  EXPECT_EQ(pair.b.counters.served_writes, before);
+}
+
+TEST(LocalDirect, the_next_request_by_the_ring_has_the_number_that_the_peer_expects) {
+  Pair pair(direct());
+  open_region(pair);
+  for (std::uint64_t id = 1; id < 200; ++id) {
+    if (id % 3 == 0) {
+      pair.b.receive(id, 64, 8);
+      pair.a.send(id, 0, 8);
+      pair.run();
+    } else {
+      pair.a.fetch_or_write(id % 3 == 1 ? Op::RdmaWrite : Op::RdmaRead, id, 0, 8, pair.b, 0);
+      pair.run();
+    }
+    ASSERT_EQ(ids(pair.a.sent()), Ids{id});
+  }
+  EXPECT_EQ(pair.b.received().size(), 66u);
+}
+
+TEST(LocalDirect, o1_a_direct_copy_waits_until_what_was_sent_before_is_executed) {
+  Pair pair(direct());
+  open_region(pair);
+  const Bytes old = pattern(8, 3), fresh = pattern(8192, 4);
+  pair.b.put(0, old);
+  pair.a.put(0, fresh);
+  pair.b.receive(1, 100'000, 8);
+  pair.a.send(1, 0, 8);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8192, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now)) << "it waits for the peer";
+  EXPECT_TRUE(pair.b.holds(0, old)) << "overtook the message before it";
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(0, fresh));
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+}
+
+TEST(LocalDirect, small_requests_behind_others_take_the_ring_for_a_while_and_then_wait_once) {
+  Given given = direct();
+  given.requests = 512;
+  given.capacity = 1 << 16;
+  Pair pair(given);
+  open_region(pair);
+  pair.b.receive(1, 100'000, 8);
+  pair.a.send(1, 0, 8);
+  for (std::uint64_t id = 2; id < 202; ++id) pair.a.fetch_or_write(Op::RdmaWrite, id, 0, 8, pair.b, 0);
+  const std::uint64_t before = pair.b.counters.served_writes;
+  pair.run();
+  EXPECT_EQ(pair.a.sent().size(), 201u);
+  EXPECT_EQ(pair.b.counters.served_writes - before, 64u) << "the rest went directly";
+}
+
+TEST(LocalDirect, r066_f16_what_was_taken_back_is_refused_by_its_owner) {
+  for (const bool in_the_middle : {false, true}) {
+    Pair pair(direct());
+    open_region(pair);
+    pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 3 << 20, pair.b, 0);
+    if (in_the_middle) pair.a.transport->emit(pair.now);
+    ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
+    ASSERT_TRUE(pair.b.memory.deregister(pair.b.region.lkey));
+    const Bytes before(pair.b.data(), pair.b.data() + kRegion);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
+    EXPECT_TRUE(pair.b.holds(0, before)) << "written after it was deregistered";
+    EXPECT_EQ(pair.regions_of_b.dropped, std::vector<Key>{pair.b.region.rkey});
+  }
+}
+
+TEST(LocalDirect, a_copy_during_which_the_region_is_taken_back_does_not_count) {
+  Pair pair(direct());
+  open_region(pair);
+  Claimer claimer = pair.claimer_of_a();
+  ASSERT_TRUE(claimer.claim(0, pair.b.region.rkey));
+  EXPECT_TRUE(claimer.release(0, pair.b.region.rkey));
+  ASSERT_TRUE(claimer.claim(0, pair.b.region.rkey));
+  const auto slot = pair.b.transport->revoke(pair.b.region.rkey);
+  ASSERT_EQ(slot, 0u);
+  EXPECT_TRUE(pair.b.transport->is_claimed(*slot));
+  EXPECT_FALSE(claimer.release(0, pair.b.region.rkey));
+  EXPECT_FALSE(pair.b.transport->is_claimed(*slot));
+  EXPECT_FALSE(claimer.claim(0, pair.b.region.rkey));
+}
+
+TEST(LocalDirect, r060_r063_what_is_not_granted_goes_to_the_owner_who_refuses) {
+  struct Case {
+    Access granted;
+    Op opcode;
+    std::uint64_t remote;
+    std::size_t length;
+    Status status;
+  };
+  for (const Case& c :
+       {Case{Access::LocalWrite | Access::RemoteRead, Op::RdmaWrite, 0, 64, Status::RemoteAccessError},
+        Case{Access::LocalWrite | Access::RemoteWrite, Op::RdmaRead, 0, 64, Status::RemoteAccessError},
+        Case{Access::All, Op::RdmaWrite, kRegion - 63, 64, Status::RemoteAccessError},
+        Case{Access::All, Op::RdmaRead, kRegion, 1, Status::RemoteAccessError}}) {
+    Given given = direct();
+    given.memory_access = c.granted;
+    Pair pair(direct(), given);
+    open_region(pair, includes(c.granted, Access::RemoteWrite) ? Op::RdmaWrite : Op::RdmaRead);
+    pair.a.fetch_or_write(c.opcode, 1, 0, c.length, pair.b, c.remote);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{c.status});
+  }
+}
+
+TEST(LocalDirect, what_the_owner_does_not_grant_goes_through_the_ring_for_good) {
+  Given given = direct();
+  given.qp_access = Access::RemoteWrite;
+  Pair pair(direct(), given);
+  EXPECT_FALSE(pair.b.transport->grant(core::MemoryRegion{}, true)) << "no rights at all";
+  for (std::uint64_t id = 1; id < 9; ++id) {
+    pair.a.fetch_or_write(Op::RdmaWrite, id, 0, 100, pair.b, 0);
+    pair.run();
+    if (id == 4) {
+      PeerRegion refused;
+      refused.rkey = pair.b.region.rkey;
+      EXPECT_FALSE(pair.a.transport->handle_region(refused, false));
+    }
+    EXPECT_EQ(ids(pair.a.sent()), Ids{id});
+  }
+  EXPECT_EQ(pair.regions_of_b.asked.size(), 1u);
+}
+
+TEST(LocalDirect, many_keys_are_asked_for_in_turn_and_no_more_than_the_owner_has_room_for_is_granted) {
+  Pair pair(direct());
+  std::vector<core::MemoryRegion> regions;
+  for (std::uint64_t i = 0; i < 100; ++i)
+    regions.push_back(
+        *pair.b.memory.register_region({}, pair.b.data() + 4096 * i, 4096, 1 << 20, Access::All));
+  std::size_t granted = 0;
+  for (const core::MemoryRegion& region : regions)
+    if (pair.b.transport->grant(region, true)) ++granted;
+  EXPECT_EQ(granted, kMostGrants);
+  EXPECT_TRUE(pair.b.transport->revoke(regions[7].rkey));
+  EXPECT_FALSE(pair.b.transport->revoke(regions[7].rkey));
+  EXPECT_EQ(pair.b.transport->grant(regions[99], true)->slot, 7u);
+  for (int round = 0; round < 3; ++round)
+    for (const core::MemoryRegion& region : regions) {
+      const ScatterGather local = pair.a.sge(0, 8);
+      SendRequest request;
+      request.opcode = Op::RdmaWrite;
+      request.local = {&local, 1};
+      request.remote_address = region.iova;
+      request.rkey = region.rkey;
+      for (int twice = 0; twice < 2; ++twice) {
+        pair.a.post(request);
+        pair.run();
+      }
+    }
+  EXPECT_LE(pair.regions_of_b.asked.size(), 2 * kMostGrants) << "answers that do not come are waited for";
+}
+
+TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_is_copied_by_a_call) {
+  Pair pair(direct(true));
+  pair.regions_of_b.mapped = false;
+  pair.run();
+  open_region(pair, Op::RdmaRead);
+  const std::uint64_t before = pair.of_b.bytes;
+  const Bytes bytes = pattern(300'000);
+  pair.b.put(0, bytes);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, bytes.size(), pair.b, 0);
+  EXPECT_FALSE(pair.a.transport->emit(pair.now));
+  EXPECT_TRUE(pair.a.holds(0, bytes));
+  EXPECT_EQ(pair.of_b.bytes - before, bytes.size());
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 64, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(pair.b.counters.served_writes, 1u) << "a WRITE is executed by its owner";
+  pair.of_b.gone = true;
+  pair.a.fetch_or_write(Op::RdmaRead, 3, 0, 64, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  pair.a.transport->handle_records(pair.now);
+  EXPECT_EQ(pair.a.sent().back().status, Status::RetryExceeded);
+}
+
+TEST(LocalDirect, q050_memory_of_our_own_that_is_wrong_ends_the_request_and_nothing_is_copied) {
+  for (const Op opcode : {Op::RdmaWrite, Op::RdmaRead}) {
+    Pair pair(direct());
+    open_region(pair, opcode);
+    const Bytes before(pair.b.data(), pair.b.data() + 64);
+    ScatterGather wrong = pair.a.sge(0, 64);
+    wrong.lkey = Key{1};
+    SendRequest request;
+    request.id = 5;
+    request.opcode = opcode;
+    request.local = {&wrong, 1};
+    request.remote_address = pair.b.va(0);
+    request.rkey = pair.b.region.rkey;
+    pair.a.post(request);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+    EXPECT_TRUE(pair.b.holds(0, before));
+  }
+}
+
+TEST(LocalDirect, pieces_and_inline_bytes) {
+  Given given = direct();
+  given.max_inline = 64;
+  Pair pair(given);
+  open_region(pair);
+  const Bytes bytes = pattern(1000);
+  pair.a.put(0, bytes);
+  const ScatterGather from[] = {pair.a.sge(0, 3), pair.a.sge(3, 0), pair.a.sge(3, 600), pair.a.sge(603, 397)};
+  SendRequest request;
+  request.opcode = Op::RdmaWrite;
+  request.local = from;
+  request.remote_address = pair.b.va(50);
+  request.rkey = pair.b.region.rkey;
+  pair.a.post(request);
+  const Bytes own = pattern(16, 9);
+  const ScatterGather inline_bytes{reinterpret_cast<std::uintptr_t>(own.data()), 16, Key{}};
+  request.local = {&inline_bytes, 1};
+  request.flags = SendFlags::Inline;
+  request.remote_address = pair.b.va(2000);
+  pair.a.post(request);
+  EXPECT_FALSE(pair.a.transport->emit(pair.now));
+  EXPECT_TRUE(pair.b.holds(50, bytes) && pair.b.holds(2000, own));
+}
+
+}  // namespace
+}  // namespace verbena::local

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions that a peer may reach by itself, and how that ends. Each side of a connection has a table of
+// grants, which it alone writes, and a claim, which it alone writes too: what it is copying to or from at
+// this moment.
+//
+//   who copies:  claim(slot, key); copy; release(slot, key): both true, or the copy does not count
+//   the owner:   revoke(slot); is_claimed(slot): while it is, somebody copies
+//
+// Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and
+// its load each has a full fence. A slot holds the region's R_Key, which never comes back while anybody could
+// remember it.
+//
+//     table: 0  number of revocations (8)   8 * (1 + slot)  R_Key, 0: not granted        claim: 1 + slot, 0:
+//     none (8)
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "soft/local/ring_memory.h"
+#include "verbena/base/ids.h"
+
+namespace verbena::local {
+
+inline constexpr std::uint32_t kMostGrants = 31;
+inline constexpr std::uint32_t kGrantTableBytes = 4 * kLineBytes;
+
+class GrantMemory {
+ public:
+  // `table`: kGrantTableBytes of shared memory, `claim`: 8 bytes; aligned, zero at first, on lines of their
+  // writers.
+  GrantMemory(std::byte* table, std::byte* claim)
+      : table_(reinterpret_cast<std::uint64_t*>(table)), claim_(reinterpret_cast<std::uint64_t*>(claim)) {}
+
+  std::uint64_t load_changes() const { return at(table_[0]).load(std::memory_order_relaxed); }
+  void store_changes(std::uint64_t value) { at(table_[0]).store(value, std::memory_order_relaxed); }
+  std::uint64_t load_grant(std::uint32_t slot) const {
+    return at(table_[1 + slot]).load(std::memory_order_acquire);
+  }
+  void store_grant(std::uint32_t slot, std::uint64_t key) {
+    at(table_[1 + slot]).store(key, std::memory_order_release);
+  }
+  std::uint64_t load_claim() const { return at(*claim_).load(std::memory_order_acquire); }
+  void store_claim(std::uint64_t value) { at(*claim_).store(value, std::memory_order_release); }
+  void fence() {
+#if defined(__SANITIZE_THREAD__)
+    // The thread sanitizer knows no fence; on x86 any locked instruction is one.
+    std::atomic<std::uint64_t> own{0};
+    own.fetch_add(1, std::memory_order_seq_cst);
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+  // Loads of payload come before what is loaded next.
+  void fence_loads() { std::atomic_thread_fence(std::memory_order_acquire); }
+
+ private:
+  static std::atomic_ref<std::uint64_t> at(std::uint64_t& word) {
+    return std::atomic_ref<std::uint64_t>(word);
+  }
+
+  std::uint64_t* table_;
+  std::uint64_t* claim_;
+};
+
+// The owner's side. One thread at a time.
+template <class Memory>
+class BasicGranter {
+ public:
+  explicit BasicGranter(Memory memory) : memory_(memory) {}
+
+  // Nothing: all slots are taken. The same region has one.
+  std::optional<std::uint32_t> try_grant(Key rkey) {
+    std::optional<std::uint32_t> free;
+    for (std::uint32_t slot = 0; slot < kMostGrants; ++slot) {
+      if (granted_[slot] == rkey.value()) return slot;
+      if (granted_[slot] == 0 && !free) free = slot;
+    }
+    if (!free) return std::nullopt;
+    granted_[*free] = rkey.value();
+    memory_.store_grant(*free, rkey.value());
+    return free;
+  }
+  std::optional<std::uint32_t> slot_of(Key rkey) const {
+    for (std::uint32_t slot = 0; slot < kMostGrants; ++slot)
+      if (granted_[slot] == rkey.value()) return slot;
+    return std::nullopt;
+  }
+  std::optional<Key> any_granted() const {
+    for (const std::uint32_t key : granted_)
+      if (key != 0) return Key{key};
+    return std::nullopt;
+  }
+  // From here on no copy begins there.
+  void revoke(std::uint32_t slot) {
+    granted_[slot] = 0;
+    memory_.store_grant(slot, 0);
+    memory_.store_changes(++changes_);
+    memory_.fence();
+  }
+  // After revoke(): whether a copy that began before goes on.
+  bool is_claimed(std::uint32_t slot) const { return memory_.load_claim() == std::uint64_t{1} + slot; }
+
+ private:
+  Memory memory_;
+  std::array<std::uint32_t, kMostGrants> granted_{};
+  std::uint64_t changes_ = 0;
+};
+
+// The side that copies. One thread at a time.
+template <class Memory>
+class BasicClaimer {
+ public:
+  explicit BasicClaimer(Memory memory) : memory_(memory) {}
+
+  // False: there is no such grant, and nothing may be copied.
+  bool claim(std::uint32_t slot, Key rkey) {
+    memory_.store_claim(std::uint64_t{1} + slot);
+    memory_.fence();
+    if (memory_.load_grant(slot) == rkey.value()) return true;
+    memory_.store_claim(0);
+    return false;
+  }
+  // False: the grant was taken back meanwhile.
+  bool release(std::uint32_t slot, Key rkey) {
+    memory_.fence_loads();
+    const bool stands = memory_.load_grant(slot) == rkey.value();
+    memory_.store_claim(0);
+    return stands;
+  }
+  // Whether the peer has taken back something since this was last asked.
+  bool must_look() {
+    const std::uint64_t changes = memory_.load_changes();
+    if (changes == seen_) return false;
+    seen_ = changes;
+    return true;
+  }
+  bool stands(std::uint32_t slot, Key rkey) const { return memory_.load_grant(slot) == rkey.value(); }
+
+ private:
+  Memory memory_;
+  std::uint64_t seen_ = 0;
+};
+
+using Granter = BasicGranter<GrantMemory>;
+using Claimer = BasicClaimer<GrantMemory>;
+
+}  // namespace verbena::local

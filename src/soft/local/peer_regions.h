@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of the peer that this process reaches by itself, and those it asked for: one copy, and the peer's
+// processor takes no part.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "soft/local/grants.h"
+#include "verbena/base/verbs.h"
+
+namespace verbena::local {
+
+struct PeerRegion {
+  Key rkey;
+  std::uint64_t iova = 0, length = 0;
+  Access access = Access::None;  // what it grants, of RemoteRead and RemoteWrite
+  std::uint32_t slot = 0;        // of the peer's grants
+  std::byte* base =
+      nullptr;  // where it is mapped here; nullptr: it is not, and is read by PeerMemory::pull()
+  std::uint64_t address = 0;  // in the peer's own memory
+
+  // In subtract form: nothing here can wrap.
+  bool covers(std::uint64_t va, std::uint64_t bytes) const {
+    return va >= iova && va - iova <= length && bytes <= length - (va - iova);
+  }
+};
+
+// What a region's owner tells one peer of it. The descriptor is the driver's affair.
+struct Grant {
+  std::uint32_t slot = 0;
+  std::uint64_t iova = 0, length = 0;
+  Access access = Access::None;
+  std::uint64_t address = 0;  // in its own memory
+  int file = -1;              // that holds the region from its beginning; -1: none
+};
+
+// The driver's: fetches regions and keeps the mappings.
+class RegionSource {
+ public:
+  virtual ~RegionSource() = default;
+  // Asks the peer. The answer comes by Transport::handle_region(), never from inside.
+  virtual void ask(Key rkey) = 0;
+  // It is not used any more.
+  virtual void drop(Key rkey) = 0;
+};
+
+// One connection's. A key is asked for when it is named the second time, once; the oldest of those that are
+// not open is forgotten when there are too many.
+class PeerRegions {
+ public:
+  // What is known of it, or nothing. `source`: asked when it is time.
+  const PeerRegion* find(Key rkey, RegionSource& source) {
+    if (entries_[last_].region.rkey != rkey && !look_up(rkey)) return nullptr;
+    Entry& entry = entries_[last_];
+    if (entry.state == State::Open) return &entry.region;
+    if (entry.state != State::Seen) return nullptr;
+    entry.state = State::Asked;
+    source.ask(rkey);
+    return nullptr;
+  }
+  // Nothing more is asked for it: `region` is open, or refused for good.
+  void handle_answer(const PeerRegion& region, bool open) {
+    for (Entry& entry : entries_)
+      if (entry.state == State::Asked && entry.region.rkey == region.rkey)
+        entry = {region, open ? State::Open : State::Refused};
+  }
+  bool is_asked(Key rkey) const {
+    for (const Entry& entry : entries_)
+      if (entry.state == State::Asked && entry.region.rkey == rkey) return true;
+    return false;
+  }
+  void drop(Key rkey, RegionSource& source) {
+    for (Entry& entry : entries_) {
+      if (entry.state == State::Free || entry.region.rkey != rkey) continue;
+      if (entry.state == State::Open) source.drop(rkey);
+      entry = {};
+    }
+  }
+  // Of open ones those that `stands` says no of.
+  template <class F>
+  void drop_unless(F&& stands, RegionSource& source) {
+    for (const Entry& entry : entries_)
+      if (entry.state == State::Open && !stands(entry.region)) drop(entry.region.rkey, source);
+  }
+  void clear() { *this = {}; }
+
+ private:
+  enum class State : std::uint8_t { Free, Seen, Asked, Refused, Open };
+  struct Entry {
+    PeerRegion region{};
+    State state = State::Free;
+  };
+
+  // False: it was not known, and is from now on if there is room.
+  bool look_up(Key rkey) {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].state == State::Free || entries_[i].region.rkey != rkey) continue;
+      last_ = i;
+      return true;
+    }
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      Entry& entry = entries_[next_];
+      const std::size_t at = next_;
+      next_ = (next_ + 1) % entries_.size();
+      if (entry.state == State::Open || entry.state == State::Asked) continue;
+      entry = {};
+      entry.region.rkey = rkey;
+      entry.state = State::Seen;
+      last_ = at;
+      break;
+    }
+    return false;
+  }
+
+  std::array<Entry, 2 * kMostGrants> entries_{};
+  std::size_t last_ = 0;  // found last: mostly named again
+  std::size_t next_ = 0;  // to be replaced
+};
+
+}  // namespace verbena::local

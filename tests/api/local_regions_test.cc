@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory from Verbena that processes of one host reach by themselves: one copy, whoever ends, stops or
+// deregisters.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "test_process.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Process;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+Device opened(std::optional<bool> pull = true) {
+  return must(Device::open(OpenOptions{.path = PathChoice::Local, .pull = pull}));
+}
+
+std::string explained(const Device& device) {
+  std::string text;
+  for (const std::string& line : device.explain()) text += line + "\n";
+  return text;
+}
+
+std::uint64_t counter(const Device& device, std::string_view name) {
+  for (const NamedCounter& one : device.counters())
+    if (one.name == name) return one.value;
+  ADD_FAILURE() << "no counter " << name;
+  return 0;
+}
+
+void run_for(ProgressEngine& engine, Duration time) {
+  engine.run_until([] { return false; }, time);
+}
+
+bool is_all(const MemoryRegion& memory, std::byte value) {
+  return std::all_of(memory.bytes().begin(), memory.bytes().end(),
+                     [value](std::byte b) { return b == value; });
+}
+
+// Lends memory of each kind to one peer after another, until that goes.
+void lend(Access access, bool own, const std::function<void(const std::string&)>& say, int peers = 1) {
+  Device device = opened();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  std::vector<std::byte> bytes(own ? kBytes : 0);
+  MemoryRegion memory =
+      own ? must(device.register_memory(bytes, access)) : must(device.allocate_memory(kBytes, access));
+  std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{7});
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  for (int i = 0; i < peers; ++i) {
+    Connection connection = must(must(listener.wait_request()).accept({}, memory.remote().to_bytes()));
+    engine.run_until([&] { return connection.closed(); }, Duration::seconds(60));
+    say(std::to_string(counter(device, "served_writes")) + " " +
+        std::to_string(counter(device, "served_reads")) + " " +
+        std::to_string(static_cast<int>(memory.bytes()[kBytes - 1])));
+  }
+}
+
+struct Client {
+  explicit Client(const std::string& address)
+      : connection(must(Connection::connect(engine, address))),
+        remote(must(RemoteMemory::from_bytes(connection.private_data()))) {}
+
+  Device device = opened();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Connection connection;
+  RemoteMemory remote;
+};
+
+TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
+  Process server([](const auto& say) { lend(Access::All, false, say); });
+  {
+    Client client(server.hear());
+    for (int i = 0; i < 50; ++i) {
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
+      must(client.connection.write(client.memory.local(), client.remote).wait());
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), std::byte{99});
+      must(client.connection.read(client.memory.local(), client.remote).wait());
+      ASSERT_TRUE(is_all(client.memory, static_cast<std::byte>(i)));
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here"));
+    EXPECT_GT(counter(client.device, "direct_requests"), 50u);
+    EXPECT_GT(counter(client.device, "direct_bytes"), 50 * kBytes);
+    EXPECT_EQ(counter(client.device, "rdma_writes"), 50u);
+    must(client.connection.close());
+  }
+  int writes = 0, reads = 0, last = 0;
+  ASSERT_EQ(std::sscanf(server.hear().c_str(), "%d %d %d", &writes, &reads, &last), 3);
+  EXPECT_LT(writes, 50) << "the owner takes no part in what goes straight";
+  EXPECT_LT(reads, 50);
+  EXPECT_EQ(last, 49);
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(LocalRegions, memory_that_may_only_be_read_is_mapped_for_reading_and_a_write_is_refused) {
+  Process server([](const auto& say) { lend(Access::RemoteRead, false, say); });
+  Client client(server.hear());
+  for (int i = 0; i < 20; ++i) {
+    must(client.connection.read(client.memory.local(), client.remote).wait());
+    ASSERT_TRUE(is_all(client.memory, std::byte{7}));
+    run_for(client.engine, Duration::milliseconds(1));
+  }
+  EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here"));
+  expect_error(client.connection.write(client.memory.local(), client.remote).wait(),
+               ErrorCode::RemoteAccessError, "WRITE of 1048576 bytes");
+}
+
+TEST(LocalRegions, memory_of_the_users_own_is_read_by_one_copy_and_written_by_its_owner) {
+  Process server([](const auto& say) { lend(Access::All, true, say); });
+  {
+    Client client(server.hear());
+    for (int i = 0; i < 20; ++i) {
+      must(client.connection.read(client.memory.local(), client.remote).wait());
+      ASSERT_TRUE(is_all(client.memory, std::byte{7}));
+      must(client.connection.write(client.memory.local(), client.remote).wait());
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    EXPECT_THAT(explained(client.device), HasSubstr("0 regions of the peer are mapped here"));
+    must(client.connection.close());
+  }
+  int writes = 0, reads = 0;
+  ASSERT_EQ(std::sscanf(server.hear().c_str(), "%d %d", &writes, &reads), 2);
+  EXPECT_EQ(writes, 20);
+  EXPECT_LT(reads, 20) << "where the kernel lets one process read another";
+}
+
+TEST(LocalRegions, without_the_wish_for_one_copy_nothing_is_mapped) {
+  Process server([](const auto& say) { lend(Access::All, false, say); });
+  Device device = opened(false);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Connection connection = must(Connection::connect(engine, server.hear()));
+  const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
+  for (int i = 0; i < 10; ++i) {
+    must(connection.write(memory.local(), remote).wait());
+    run_for(engine, Duration::milliseconds(1));
+  }
+  EXPECT_EQ(counter(device, "direct_requests"), 0u);
+  EXPECT_THAT(explained(device), HasSubstr("every message takes two copies, as was asked for"));
+}
+
+// Writes all the time, to one connection after another; its process id goes along.
+void write_for_ever(const std::string& address) {
+  Device device = opened();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0xee});
+  const pid_t pid = ::getpid();
+  for (;;) {
+    auto connection = Connection::connect(engine, address, {}, std::as_bytes(std::span(&pid, 1)));
+    if (!connection) continue;
+    const RemoteMemory remote = must(RemoteMemory::from_bytes(connection->private_data()));
+    Operation write;
+    connection->write(write, memory.local(), remote);
+    while (write.wait()) write.submit();
+  }
+}
+
+bool stands_still(pid_t pid) {
+  std::string path = "/proc/" + std::to_string(pid) + "/stat", text(512, '\0');
+  FILE* const file = std::fopen(path.c_str(), "r");
+  if (file == nullptr) return true;
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  const std::size_t end = text.rfind(')');
+  return end != std::string::npos && (text[end + 2] == 'T' || text[end + 2] == 'Z');
+}
+
+// Ends each connection while the peer stands still, in whatever it was doing. Says how often its pages had to
+// be renewed, or what was wrong.
+void outlive_stopped_writers(bool deregister, const std::function<void(const std::string&)>& say) {
+  using namespace std::chrono_literals;
+  Device device = opened();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  for (int round = 0; round < 40; ++round) {
+    std::optional<ConnectionRequest> request(must(listener.wait_request(Duration::seconds(30))));
+    pid_t pid = 0;
+    std::memcpy(&pid, request->private_data().data(), sizeof pid);
+    std::optional<Connection> connection(must(request->accept({}, memory.remote().to_bytes())));
+    run_for(engine, Duration::microseconds(4000 + 137 * (round % 16)));
+    ::kill(pid, SIGSTOP);
+    while (!stands_still(pid)) std::this_thread::sleep_for(100us);
+    if (deregister) {
+      MemoryRegion other = must(device.allocate_memory(kBytes));
+      std::swap(memory, other);
+    }
+    connection.reset();
+    std::fill(memory.bytes().begin(), memory.bytes().end(), static_cast<std::byte>(round));
+    ::kill(pid, SIGCONT);
+    std::this_thread::sleep_for(2ms);
+    if (!is_all(memory, static_cast<std::byte>(round)))
+      return say("written after the connection ended, round " + std::to_string(round));
+  }
+  say(std::to_string(counter(device, "regions_renewed")));
+}
+
+TEST(LocalRegions, f16_what_ends_is_final_though_the_peer_was_stopped_in_the_middle_of_a_copy) {
+  for (const bool deregister : {false, true}) {
+    Process owner([deregister](const auto& say) { outlive_stopped_writers(deregister, say); });
+    const std::string address = owner.hear();
+    Process writer([address](const auto&) { write_for_ever(address); });
+    const std::string said = owner.hear();
+    EXPECT_THAT(said, ::testing::MatchesRegex("[0-9]+"));
+    if (!deregister) {
+      EXPECT_GT(std::atoi(said.c_str()), 0) << "no stop met a copy";
+    }
+    EXPECT_EQ(owner.wait(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace verbena
