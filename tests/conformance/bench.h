@@ -69,8 +69,12 @@ struct Sent {
   Psn psn() const { return packet.bth.psn; }
 };
 
+// How the requests of two devices reach each other.
+enum class Way { Packets, Rings, PulledRings };
+
 // How a device, a queue pair and its peer are made.
 struct Given {
+  Way way = Way::Packets;  // of a Pair
   Gid device = Gid::from_ipv4(192, 0, 2, 1);
   Gid peer = Gid::from_ipv4(192, 0, 2, 2);
   roce::Config transport;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every numbered rule has a test that bears its number; README.md lists which.
+"""Every numbered rule has a test that bears its number; README.md lists which. What a rule says of requests and their
+outcomes holds by packets and through memory, and is tested on both ways; what it says of packets alone says why.
 
 `rules.py ROOT` checks both, `rules.py ROOT --write` writes the list.
 """
@@ -16,7 +17,21 @@ REQUIRED = {
     "O": [(1, 5)],
     "C": [(1, 20)],
 }
-TEST = re.compile(r"\bTEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)")
+TEST = re.compile(r"\b(TEST(?:_F|_P)?)\(\s*(\w+)\s*,\s*(\w+)\s*\)")
+# Rules without a counterpart through memory, and why.
+PACKETS_ONLY = {
+    "R": [
+        (1, 10, "form of a datagram"), (12, 13, "form of a datagram"), (20, 24, "sequence numbers of packets"),
+        (30, 30, "nothing comes twice"), (32, 37, "nothing comes twice"), (40, 42, "order of packets in a message"),
+        (44, 44, "opcodes of packets"), (50, 57, "lengths of packets"), (80, 80, "packets of an answer"),
+        (91, 91, "message count of packets"),
+    ],
+    "Q": [
+        (1, 5, "packets of a request"), (11, 13, "acknowledgements of packets"), (15, 15, "nothing is lost"),
+        (17, 17, "form of a datagram"), (20, 21, "nothing is lost"), (29, 29, "the wait is drawn where both meet"),
+    ],
+    "C": [(1, 20, "connections are made by packets on either way")],
+}
 NUMBERS = re.compile(r"^((?:[rqoC]\d+_)+)")
 MARK = "<!-- The list below is written by rules.py. -->"
 
@@ -32,31 +47,46 @@ def name_of(kind, number):
     return f"{kind}-{number:0{ {'O': 1, 'C': 2}.get(kind, 3) }}"
 
 
+def why_packets_only(rule):
+    for first, last, why in PACKETS_ONLY.get(rule[0], []):
+        if first <= rule[1] <= last:
+            return why
+    return None
+
+
 def tests(root):
-    """(rule, "Suite.name") for each rule that a test's name begins with."""
-    for pattern in ("tests/conformance/*_test.cc", "src/soft/core/*_test.cc", "src/soft/cm/*_test.cc"):
-        for path in sorted(glob.glob(os.path.join(root, pattern))):
+    """(rule, "Suite.name", through memory) for each rule that a test's name begins with."""
+    for pattern in ("tests/conformance", "src/soft/core", "src/soft/cm", "src/soft/local"):
+        for path in sorted(glob.glob(os.path.join(root, pattern, "*_test.cc"))):
             with open(path, encoding="utf-8") as file:
-                for suite, name in TEST.findall(file.read()):
+                for macro, suite, name in TEST.findall(file.read()):
                     numbers = NUMBERS.match(name)
+                    # In tests/conformance a parameter is the way.
+                    memory = pattern == "src/soft/local" or (pattern == "tests/conformance" and macro == "TEST_P")
                     for rule in numbers.group(1).strip("_").split("_") if numbers else []:
-                        yield (rule[0].upper(), int(rule[1:])), f"{suite}.{name}"
+                        yield (rule[0].upper(), int(rule[1:])), f"{suite}.{name}", memory
 
 
 def listing(found):
-    lines = [MARK, "", "| Rule | Tests |", "| --- | --- |"]
+    lines = [MARK, "", "| Rule | Tests | Through memory |", "| --- | --- | --- |"]
     for rule in sorted(found, key=lambda r: ("RQOC".index(r[0]), r[1])):
-        lines.append(f"| {name_of(*rule)} | {', '.join(f'`{test}`' for test in found[rule])} |")
+        names = lambda memory: ", ".join(f"`{test}`" for test, m in found[rule] if m == memory)
+        why = why_packets_only(rule)
+        lines.append(f"| {name_of(*rule)} | {names(False)} | {names(True) or 'none: ' + str(why)} |")
     return "\n".join(lines) + "\n"
 
 
 def main(root, write):
     found = {}
-    for rule, test in tests(root):
-        found.setdefault(rule, []).append(test)
-    missing = [name_of(*rule) for rule in required() if rule not in found]
+    for rule, test, memory in tests(root):
+        found.setdefault(rule, []).append((test, memory))
+    missing = [rule for rule in required() if rule not in found]
     for rule in missing:
-        print(f"no test bears the number of {rule}")
+        print(f"no test bears the number of {name_of(*rule)}")
+    for rule, all_tests in sorted(found.items()):
+        if not why_packets_only(rule) and not any(memory for _, memory in all_tests):
+            print(f"no test of {name_of(*rule)} goes through memory, and nothing says why")
+            missing.append(rule)
     readme = os.path.join(root, "tests/conformance/README.md")
     with open(readme, encoding="utf-8") as file:
         text = file.read()

@@ -248,22 +248,6 @@ TEST(SharedReceives, wrong_sizes_limits_and_numbers_are_refused) {
 
 // ---- Many queue pairs, faults on the wire, and a pool that runs dry now and then.
 
-void connect(Pair& pair, int from, Qpn own, Qpn peer) {
-  QueuePairAttributes a;
-  a.access = Access::All;
-  a.address.destination = pair.side(1 - from).nic.config().address;
-  a.path_mtu = kMtu;
-  a.destination = peer;
-  a.max_rd_atomic = a.max_dest_rd_atomic = 4;
-  a.min_rnr_timer = 13;
-  a.timeout = 8;  // shorter than a turn: time goes on in each
-  a.retry_count = a.rnr_retry = 7;
-  for (const QueuePairState state : {QueuePairState::Init, QueuePairState::Rtr, QueuePairState::Rts}) {
-    a.state = state;
-    ASSERT_TRUE(pair.side(from).nic.modify_qp(pair.now(), own, a, required_mask(state)));
-  }
-}
-
 constexpr std::uint32_t kLines = 6, kMessages = 40, kReceives = 8, kBytes = 600;
 
 // The place of message n of line i at the sender: no two look alike.
@@ -271,8 +255,17 @@ std::uint64_t place_of(std::uint32_t i, std::uint32_t n) {
   return std::uint64_t{i * kMessages + n} * kBytes % (Pair::kMemoryBytes - kBytes);
 }
 
+Given between_lines(Way way) {
+  Given given;
+  given.way = way;
+  given.path_mtu = kMtu;
+  given.min_rnr_timer = 13;
+  given.timeout = 8;  // shorter than a turn: time goes on in each
+  return given;
+}
+
 struct Flood {
-  Flood() : srq(far.nic.create_srq(far.pd, kReceives, 1).value()) {
+  explicit Flood(Way way) : pair(between_lines(way)), srq(far.nic.create_srq(far.pd, kReceives, 1).value()) {
     near.memory->put(0, pattern(Pair::kMemoryBytes));
     for (std::uint32_t i = 0; i < kLines; ++i) open(i);
   }
@@ -289,8 +282,7 @@ struct Flood {
     init.srq = srq;
     const Qpn peer = far.nic.create_qp(init).value().qpn;
     line_of[peer.value()] = i;
-    connect(pair, 0, lines[i]->qpn(), peer);
-    connect(pair, 1, peer, lines[i]->qpn());
+    pair.join(lines[i]->qpn(), peer);
   }
   void post_all() {
     for (std::uint32_t n = 0; n < kMessages; ++n)
@@ -329,8 +321,11 @@ struct Flood {
   std::array<std::uint32_t, kLines> heard{};
 };
 
-TEST(SharedReceives, r075_r076_nothing_is_lost_or_doubled_by_faults_while_the_limit_event_refills) {
-  Flood flood;
+class SharedReceivesBothWays : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(, SharedReceivesBothWays, testing::Values(Way::Packets, Way::Rings, Way::PulledRings));
+
+TEST_P(SharedReceivesBothWays, r075_r076_nothing_is_lost_or_doubled_while_the_limit_event_refills) {
+  Flood flood(GetParam());
   SeededRandom dice(7);
   flood.pair.hook = [&](int, Bytes&) {
     const auto n = dice.below(100);
