@@ -6,9 +6,11 @@
 #include <poll.h>
 
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 
-#include "soft/driver/local/test_process.h"
+#include "soft/driver/test_stepped_process.h"
 
 namespace verbena::soft::local {
 namespace {
@@ -19,11 +21,12 @@ using verbena::local::Endpoint;
 using verbena::local::Hello;
 using verbena::local::layout_of;
 
-// Addresses of this process alone: what is offered is visible to the whole network namespace.
+// Addresses of this process and its children alone: what is offered is visible to the whole network
+// namespace.
 Gid address(std::uint8_t number) {
+  static const pid_t pid = ::getpid();
   Gid gid;
   gid.bytes[0] = 0xfd;
-  const pid_t pid = ::getpid();
   std::memcpy(&gid.bytes[4], &pid, sizeof pid);
   gid.bytes[15] = number;
   return gid;
@@ -486,6 +489,67 @@ TEST(Hub, who_sleeps_is_signalled_once_and_who_is_awake_not_at_all) {
   b.hub->handle_events(b.now, true);
   EXPECT_FALSE(signalled());
   b.nic.withdraw_sleep();
+}
+
+// ---- A peer that dies at any moment of the handshake.
+
+void turn_until(const std::function<bool()>& done, std::initializer_list<Side*> sides) {
+  for (int turns = 0; !done() && turns < 10'000; ++turns)
+    for (Side* side : sides) side->turn();
+  EXPECT_TRUE(done());
+}
+
+int shake_hands(const Endpoint& peer) {
+  Side side(2);
+  side.connect(peer);
+  for (;;) side.turn();
+}
+
+// After its peer died: it knows how it goes on, and the next at that address meets no hindrance.
+void expect_survival(Side& keeper, bool entered, const Endpoint& dead) {
+  if (!entered) keeper.connect(dead);
+  turn_until([&] { return keeper.on_rings() || keeper.on_packets(); }, {&keeper});
+  if (keeper.on_rings()) {
+    keeper.write(7, keeper, 8);
+    keeper.turn();
+    const std::vector<Completion> all = keeper.completions();
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_EQ(all[0].status, CompletionStatus::RetryExceeded);
+    EXPECT_EQ(all[0].vendor_error, kVendorPeerEnded);
+  }
+  Side heir(2), other(3);
+  ASSERT_EQ(heir.endpoint(), dead);
+  EXPECT_TRUE(heir.to_rtr(other.endpoint()) && other.to_rtr(heir.endpoint()));
+  turn_until([&] { return heir.on_rings() && other.on_rings(); }, {&heir, &other});
+}
+
+TEST(HubKillSweep, F16_at_any_call_of_a_handshake_the_peer_goes_on_and_the_next_takes_the_place) {
+  const auto descriptors = [] {
+    namespace fs = std::filesystem;
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const Endpoint victim = Side(2).endpoint();
+  const auto before = descriptors();
+  int by_rings = 0;
+  constexpr int kMostCalls = 160;
+  for (int kill_at = 0; kill_at < kMostCalls; ++kill_at) {
+    Side keeper(1);
+    SteppedProcess child([&keeper] { return shake_hands(keeper.endpoint()); });
+    if (!child.traced()) GTEST_SKIP() << "this system lets nobody trace";
+    const int enters_at = kill_at * 2 / 3;
+    for (int call = 0; call < kill_at; ++call) {
+      if (call == enters_at) keeper.connect(victim);
+      ASSERT_TRUE(child.step_call()) << call;
+      keeper.turn();
+    }
+    by_rings += keeper.on_rings() ? 1 : 0;
+    child.kill_and_wait();
+    expect_survival(keeper, kill_at != 0, victim);
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "killed at call " << kill_at;
+  }
+  std::printf("[          ] %d kill points in a handshake, %d on rings\n", kMostCalls, by_rings);
+  EXPECT_GT(by_rings, 10) << "it died also when both were on rings";
+  EXPECT_EQ(descriptors(), before);
 }
 
 }  // namespace

@@ -2,13 +2,12 @@
 // A process that dies at any instruction of what it does with a ring. It is made to go one instruction at a time; what
 // stands in shared memory after each is what its death there would leave.
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "soft/driver/local/segment.h"
-#include "soft/driver/local/test_process.h"
+#include "soft/driver/test_stepped_process.h"
 #include "soft/local/ring.h"
 #include "soft/local/wake.h"
 
@@ -76,33 +75,6 @@ class KillSweep : public ::testing::Test {
 
  private:
   Segment segment_;
-};
-
-// A child that stands still until it is told to take a step.
-class SteppedProcess {
- public:
-  explicit SteppedProcess(const std::function<int()>& body)
-      : process_([&body] {
-          if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) return 77;
-          ::raise(SIGSTOP);
-          return body();
-        }) {
-    int status = 0;
-    traced_ = ::waitpid(process_.pid(), &status, 0) == process_.pid() && WIFSTOPPED(status);
-  }
-
-  bool traced() const { return traced_; }
-  // False when it ended instead.
-  bool step() {
-    int status = 0;
-    return ::ptrace(PTRACE_SINGLESTEP, process_.pid(), nullptr, nullptr) == 0 &&
-           ::waitpid(process_.pid(), &status, 0) == process_.pid() && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
-  }
-  void kill_and_wait() { process_.kill_and_wait(); }
-
- private:
-  TestProcess process_;
-  bool traced_ = false;
 };
 
 int produce_for_ever(RingMemory memory, WakeMemory wake) {
