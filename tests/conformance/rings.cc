@@ -30,6 +30,7 @@ class OwnMemory final : public PeerMemory {
     return Pulled::Whole;
   }
   bool is_granted() const override { return true; }
+  void refuse() override {}  // nobody pulls while another has its turn
 };
 
 }  // namespace

@@ -123,6 +123,7 @@ void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte
   const SendWqe& wqe = send_queue_.at(send_queue_.retired());
   const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
   const bool failed = status != CompletionStatus::Success;
+  if (failed && recall_ != nullptr) recall_->recall();
   Completion completion;
   completion.id = wqe.id;
   completion.status = status;

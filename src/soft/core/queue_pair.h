@@ -29,6 +29,14 @@ struct QueuePairInit {
   bool signal_all = false;  // every send request is signaled
 };
 
+// Told before a request ends that was perhaps not carried out: with its completion the program has its memory back.
+class RequestRecall {
+ public:
+  virtual ~RequestRecall() = default;
+  // Whoever reads that memory from now on must not count what it read.
+  virtual void recall() = 0;
+};
+
 class QueuePair {
  public:
   QueuePair(Qpn qpn, const QueuePairInit& init, EventQueue& events);
@@ -61,6 +69,8 @@ class QueuePair {
 
   // Outcome of the oldest request of the send queue, which leaves the queue.
   void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0);
+  // `recall` outlives its use here; null: nobody reads the memory of requests but this device.
+  void set_recall(RequestRecall* recall) { recall_ = recall; }
   // Outcome of a receive that was taken.
   void complete_receive(const Completion& completion, bool solicited);
 
@@ -92,6 +102,7 @@ class QueuePair {
   QueuePairAttributes attributes_;
   SendQueue send_queue_;
   ReceiveQueue receive_queue_;
+  RequestRecall* recall_ = nullptr;
 };
 
 CompletionOpcode completion_opcode(SendOpcode opcode);

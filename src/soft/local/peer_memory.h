@@ -25,6 +25,9 @@ class PeerMemory {
   virtual Pulled pull(std::span<const Piece> from, std::span<const core::Piece> to) = 0;
   // Whether the peer said that it can copy from us. Reads shared memory.
   virtual bool is_granted() const = 0;
+  // What the peer copies from us counts no more, from now on and for good: its pull() is PeerGone, also one that has
+  // begun.
+  virtual void refuse() = 0;
 };
 
 }  // namespace verbena::local

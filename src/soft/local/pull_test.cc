@@ -2,6 +2,8 @@
 // Payload that the responder copies out of the requester's memory: the same rules, and what only this way can go wrong.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "soft/local/test_pair.h"
 #include "soft/local/transport.h"
 
@@ -223,6 +225,63 @@ TEST(LocalPull, q051_what_a_dead_peer_named_is_neither_completed_nor_acknowledge
   EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
   pair.b.transport->handle_hang_up(pair.now);
   EXPECT_TRUE(pair.b.transport->finished());
+}
+
+// ---- Memory that goes back to the program
+
+// How a request can end while its peer copies.
+enum class Ending { Flushed, GivenUp };
+
+void end_and_change(Pair& pair, Ending how) {
+  if (how == Ending::Flushed) {
+    ASSERT_TRUE(pair.a.go(QueuePairState::Error));
+  } else {
+    while (pair.a.qp->state() == QueuePairState::Rts) {  // b is in the middle of a copy, and stopped there
+      pair.now = pair.a.transport->deadline();
+      pair.a.transport->handle_timeout(pair.now);
+    }
+  }
+  ASSERT_EQ(pair.a.sent().size(), 1u);
+  std::fill_n(pair.a.data(), kLarge, std::byte{0xee});
+}
+
+TEST(LocalPull, q051_q052_a_request_that_ended_while_it_is_copied_does_not_arrive_changed) {
+  for (const Ending how : {Ending::Flushed, Ending::GivenUp})
+    for (const Op op : {Op::Send, Op::RdmaWriteWithImmediate})
+      for (const std::size_t length : {std::size_t{5000}, kLarge}) {
+        Pair pair(pulling());
+        pair.run();
+        pair.a.put(0, pattern(length));
+        pair.b.receive(7, 0, length);
+        if (op == Op::Send)
+          pair.a.send(1, 0, length);
+        else
+          pair.a.fetch_or_write(op, 1, 0, length, pair.b, 0);
+        bool ended = false;
+        pair.of_a.before = [&] {
+          if (!std::exchange(ended, true)) end_and_change(pair, how);
+        };
+        pair.run();
+        EXPECT_TRUE(ended);
+        for (const Completion& received : pair.b.received()) EXPECT_NE(received.status, Status::Success);
+        EXPECT_TRUE(pair.a.sent().empty());
+        pair.b.send(2, 0, 8);
+        pair.run();
+        EXPECT_EQ(statuses(pair.b.sent()), Statuses{Status::RetryExceeded}) << "the peer is gone";
+      }
+}
+
+TEST(LocalPull, q052_what_was_named_before_a_flush_and_is_copied_after_it_does_not_arrive) {
+  Pair pair(pulling());
+  pair.run();
+  pair.a.put(0, pattern(5000));
+  pair.b.receive(7, 0, 5000);
+  pair.a.send(1, 0, 5000);
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  end_and_change(pair, Ending::Flushed);
+  while (pair.b.transport->handle_records(pair.now)) continue;
+  EXPECT_TRUE(pair.b.received().empty());
+  EXPECT_EQ(pair.b.qp->state(), QueuePairState::Rts);
 }
 
 // A peer that names what it likes.

@@ -3,6 +3,10 @@
 // of its own memory and what stands there; the other reads it and says whether that worked.
 //
 //     0  address of the cookie, 0: there is none   8  the cookie's value   16  1: this side can read the other's
+//    24  1: what is read from this side counts no more
+//
+// Who takes memory back stores the last word before it gives the memory to the program; who copied loads it after.
+// Either it is seen there, or nothing that was copied had been changed yet.
 #pragma once
 
 #include <atomic>
@@ -31,6 +35,12 @@ class PullWords {
   }
   void say_can_pull() const { word(2).store(1, std::memory_order_relaxed); }
   bool can_pull() const { return word(2).load(std::memory_order_relaxed) == 1; }
+  void refuse() const { word(3).store(1, std::memory_order_seq_cst); }
+  // After a copy, which the processor must not do later.
+  bool refuses() const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return word(3).load(std::memory_order_seq_cst) != 0;
+  }
 
  private:
   std::atomic_ref<std::uint64_t> word(std::size_t index) const {

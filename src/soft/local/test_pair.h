@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -189,6 +191,7 @@ class FakeMemory final : public PeerMemory {
   FakeMemory(Side& peer, const Given& given) : peer_(peer), bytes_(given.memory_bytes) {}
 
   Pulled pull(std::span<const Piece> from, std::span<const core::Piece> to) override {
+    if (before) before();
     Bytes all;
     for (const Piece& piece : from) {
       const std::uint64_t at = piece.address - reinterpret_cast<std::uintptr_t>(peer_.data());
@@ -204,12 +207,16 @@ class FakeMemory final : public PeerMemory {
     EXPECT_EQ(used, all.size()) << "no more and no less than was named";
     bytes += used;
     ++calls;
-    return gone ? Pulled::PeerGone : Pulled::Whole;
+    return gone || refused ? Pulled::PeerGone : Pulled::Whole;
   }
   bool is_granted() const override { return granted; }
+  void refuse() override { mirror->refused = true; }
 
   bool granted = true;  // the other pulls, too
   bool gone = false;
+  std::atomic<bool> refused = false;  // by the side whose memory it is
+  FakeMemory* mirror = nullptr;       // what that side sees
+  std::function<void()> before;       // each copy
   const std::byte* unmapped = nullptr;
   std::uint64_t bytes = 0, calls = 0;
 
@@ -253,6 +260,8 @@ class Pair {
         b(given_b, 2),
         of_a(a, given_a),
         of_b(b, given_b) {
+    of_a.mirror = &of_b;
+    of_b.mirror = &of_a;
     a.to(QueuePairState::Rts);
     b.to(QueuePairState::Rts);
     attach();

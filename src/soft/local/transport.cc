@@ -2,6 +2,7 @@
 #include "soft/local/transport.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
@@ -55,6 +56,13 @@ void Transport::attach(Instant, const Channel& channel) {
   VERBENA_ASSERT(channel.out.capacity() >= kMinRingCapacity && channel.in.capacity() >= kMinRingCapacity);
   link_.channel.emplace(channel);
   room_told_ = channel.in.released();
+  recalled_ = false;
+  link_.qp.set_recall(this);
+}
+
+// A pull of the peer's may be under way; it looks at this when it is done.
+void Transport::recall() {
+  if (!std::exchange(recalled_, true) && link_.channel->peer_memory != nullptr) link_.channel->peer_memory->refuse();
 }
 
 std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
@@ -96,6 +104,7 @@ bool Transport::handle_region(const PeerRegion& region, bool open) {
 
 void Transport::detach() {
   link_.peer_regions.reset();
+  link_.qp.set_recall(nullptr);
   link_.channel.reset();
   link_.peer_pulls = link_.peer_gone = false;
   send_.period_end = Instant::never();

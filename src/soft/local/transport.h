@@ -12,11 +12,14 @@
 
 namespace verbena::local {
 
-class Transport {
+class Transport final : private core::RequestRecall {
  public:
   // All references outlive it.
   Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, core::Counters& counters,
             RandomSource& random);
+  ~Transport() override { detach(); }
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
   // After the queue pair's attributes changed from `before`. RESET detaches.
   void handle_state(QueuePairState before);
@@ -70,6 +73,7 @@ class Transport {
   void check_invariants() const;
 
  private:
+  void recall() override;
   bool reads() const;
   bool writes() const;
   bool sends() const;
@@ -92,6 +96,7 @@ class Transport {
   Completer completer_;
   Responder responder_;
   std::uint64_t room_told_ = 0;  // where the peer's ring was when gave_room() last said so
+  bool recalled_ = false;
   bool broken_ = false;
   bool peer_ended_ = false;
   bool answers_first_ = true;  // of two that want the room

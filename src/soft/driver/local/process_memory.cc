@@ -58,7 +58,7 @@ Cookie Cookie::make() {
 }
 
 ProcessMemory::ProcessMemory(const PeerSocket& socket, PullWords ours, PullWords theirs)
-    : socket_(socket), theirs_(theirs) {
+    : socket_(socket), ours_(ours), theirs_(theirs) {
   obstacle_ = try_it();
   if (obstacle_.empty() && !fault_guard::run([&ours] { ours.say_can_pull(); })) obstacle_ = "its shared memory is gone";
 }
@@ -92,8 +92,20 @@ Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Pi
   target.add(&seen, sizeof seen);
   const ssize_t copied = read_process(socket_.peer().pid, target, source);
   if (copied == static_cast<ssize_t>(target.total))
-    return seen == cookie_.value && !socket_.has_hung_up() ? Pulled::Whole : Pulled::PeerGone;
-  return sees_cookie() && !socket_.has_hung_up() ? Pulled::Fault : Pulled::PeerGone;
+    return seen == cookie_.value && counts() ? Pulled::Whole : Pulled::PeerGone;
+  return sees_cookie() && counts() ? Pulled::Fault : Pulled::PeerGone;
+}
+
+// What was copied, and now that it was.
+bool ProcessMemory::counts() const {
+  bool refused = true;
+  if (!fault_guard::run([this, &refused] { refused = theirs_.refuses(); })) return false;
+  return !refused && !socket_.has_hung_up();
+}
+
+// Pages that the peer took away are nobody's loss but its own.
+void ProcessMemory::refuse() {
+  [[maybe_unused]] const bool whole = fault_guard::run([this] { ours_.refuse(); });
 }
 
 std::string ProcessMemory::explain() const {

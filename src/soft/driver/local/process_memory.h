@@ -34,14 +34,17 @@ class ProcessMemory final : public verbena::local::PeerMemory {
   // Whether we can.
   bool works() const { return obstacle_.empty(); }
   bool is_granted() const override { return theirs_.can_pull(); }
+  void refuse() override;
   // How many copies large messages take in each direction, and why not one.
   std::string explain() const;
 
  private:
   std::string try_it();
   bool sees_cookie() const;
+  bool counts() const;
 
   const PeerSocket& socket_;
+  const verbena::local::PullWords ours_;
   const verbena::local::PullWords theirs_;
   verbena::local::CookieAt cookie_;
   std::string obstacle_;  // empty: we can

@@ -93,6 +93,20 @@ TEST_F(ProcessMemoryTest, F16_a_peer_that_hung_up_or_has_become_another_is_gone)
   EXPECT_EQ(memory.pull(nowhere, into), Pulled::PeerGone);
 }
 
+TEST_F(ProcessMemoryTest, what_a_peer_takes_back_does_not_count) {
+  ProcessMemory memory = meet(cookie.at());
+  if (!said()) GTEST_SKIP() << memory.explain();
+  const Piece from[] = {named(0, 8)}, nowhere[] = {Piece{0, 8, 16}};
+  const core::Piece into[] = {to(0, 8)};
+  EXPECT_EQ(memory.pull(from, into), Pulled::Whole);
+  memory.refuse();
+  EXPECT_EQ(memory.pull(from, into), Pulled::Whole) << "of ours; it says nothing of the peer's";
+  EXPECT_TRUE(PullWords(line(ours)).refuses());
+  theirs().refuse();
+  EXPECT_EQ(memory.pull(from, into), Pulled::PeerGone);
+  EXPECT_EQ(memory.pull(nowhere, into), Pulled::PeerGone);
+}
+
 TEST_F(ProcessMemoryTest, who_cannot_says_why_and_says_nothing_to_the_peer) {
   EXPECT_THAT(meet({}).explain(), HasSubstr("two copies, because the peer lets nobody read its memory"));
   EXPECT_THAT(meet({16, 1}).explain(), HasSubstr("two copies, because process_vm_readv says"));
