@@ -144,7 +144,6 @@ void AddressTable::publish(std::uint64_t incarnation) {
   shared_->incarnations[*slot_].store(incarnation);
 }
 
-// 0: nobody, or somebody whose number means nothing here.
 pid_t AddressTable::holder_of(unsigned slot) const {
   struct flock range {};
   range.l_type = F_WRLCK;

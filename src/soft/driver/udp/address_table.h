@@ -39,6 +39,8 @@ class AddressTable {
   // Whether a process, this one included, holds the slot.
   bool is_taken(unsigned slot) const;
   unsigned taken_slots() const;
+  // The process that holds the slot; 0 when none does, it is this one, or its number means nothing here.
+  pid_t holder_of(unsigned slot) const;
   // Of the process that answers in the slot; 0 when none does.
   std::uint64_t incarnation_of(unsigned slot) const;
 
@@ -82,7 +84,6 @@ class AddressTable {
   bool counts(const Entry& entry) const;
   Entry entry_at(unsigned index) const;
   void set_entry(unsigned index, const Entry& entry);
-  pid_t holder_of(unsigned slot) const;
 
   Descriptor memory_;
   Shared* shared_;

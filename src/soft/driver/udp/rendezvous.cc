@@ -161,6 +161,8 @@ Result<std::optional<Descriptor>> meet(int meeting_place) {
   return std::optional<Descriptor>{};
 }
 
+pid_t process_at(int guest) { return credentials_of(guest).pid; }
+
 void let_in(int guest, std::span<const int> descriptors) {
   Greeting greeting;
   greeting.descriptors = static_cast<std::uint32_t>(descriptors.size());

@@ -4,6 +4,8 @@
 // let the next in.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +32,7 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name);
 // Who waits at the meeting place and is of our user; nullopt when there is none, or another member met him. Errors:
 // this process can meet nobody now.
 Result<std::optional<Descriptor>> meet(int meeting_place);
+pid_t process_at(int guest);
 void let_in(int guest, std::span<const int> descriptors);
 // `error`: an errno, why this process cannot make the `descriptors` that sharing takes.
 void refuse(int guest, unsigned descriptors, int error);

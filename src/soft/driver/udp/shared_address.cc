@@ -205,6 +205,7 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& l
   made->keep_company(std::move(*mailbox), std::move(descriptors));
   if (auto steered = made->steer(); !steered) return with_context(what, steered.error());
   made->is_steered_ = true;
+  made->watch_companions();
   if (auto started = made->start(); !started) return std::move(started).error();
   return made;
 }
@@ -219,7 +220,8 @@ SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holdin
       slot_(slot),
       incarnation_(incarnation),
       stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+      events_(::epoll_create1(EPOLL_CLOEXEC)),
+      companions_(events_.get()) {
   for (const int fd : {meeting_place_.get(), table_.fd(), socket_.get()}) holding_->add(fd);
   watch(events_.get(), stop_.get(), EPOLLIN);
   watch(events_.get(), meeting_place_.get(), EPOLLIN);  // all are woken: who is stopped lets nobody in
@@ -376,11 +378,28 @@ void SharedAddress::attend() {
       if (fd == stop_.get()) return;
       if (fd == meeting_place_.get()) {
         meet_guest();
+      } else if (company() != nullptr && fd == company()->mailbox.fd()) {
+        read_mail();
+      } else if (company() != nullptr && fd == company()->lobby.fd()) {
+        read_lobby();
       } else {
-        fd == company()->mailbox.fd() ? read_mail() : read_lobby();
+        bury(fd);
       }
     }
   }
+}
+
+// Everybody is watched by who let him in and by all who came after him. Whoever sees an end watches all that are left,
+// so that who was watched by the dead alone is watched again.
+void SharedAddress::watch_companions() {
+  for (unsigned slot = 0; slot < kSlots; ++slot) companions_.watch(table_.holder_of(slot));
+}
+
+void SharedAddress::bury(int descriptor) {
+  if (!companions_.take_end(descriptor)) return;
+  // Who holds the table up stops this, too: then it stays as it was until the next who steers.
+  [[maybe_unused]] const auto steered = steer();
+  watch_companions();
 }
 
 void SharedAddress::meet_guest() {
@@ -393,7 +412,10 @@ void SharedAddress::meet_guest() {
   if (!*guest) return;
   const Descriptor& at = **guest;
   const auto shared = is_steered_ ? Result<void>{} : become_shared();
-  if (shared) return rendezvous::let_in(at.get(), company()->passed_on);
+  if (shared) {
+    companions_.watch(rendezvous::process_at(at.get()));
+    return rendezvous::let_in(at.get(), company()->passed_on);
+  }
   const int error = shared.error().native();
   rendezvous::refuse(at.get(), kCost, error != 0 ? error : EBUSY);
 }

@@ -2,7 +2,8 @@
 // Port 4791 of one address, shared by any processes of one user. Who is alone has one socket there, as if nobody could
 // come. The first guest makes it a group (socket_group.h): then all hold the same sockets, one for each slot and a
 // lobby, a process reads its own slot's, and the kernel picks the socket by a filter (steering.h). A thread of ours,
-// asleep but for that, lets others in and reads the lobby and the mailbox.
+// asleep but for that, lets others in, reads the lobby and the mailbox, and takes the services of who was killed out of
+// the filter: whoever stays answers then that nobody listens there.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include "base/id_slot.h"
 #include "soft/driver/counter.h"
 #include "soft/driver/udp/address_table.h"
+#include "soft/driver/udp/companions.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/udp/interfaces.h"
 #include "soft/driver/udp/mailbox.h"
@@ -79,6 +81,8 @@ class SharedAddress {
   Result<void> steer();
   void attend();  // the thread
   void meet_guest();
+  void watch_companions();
+  void bury(int descriptor);
   void read_lobby();
   void read_mail();
   void route(const wire::Path& path, std::span<const std::byte> bytes, std::size_t segment_bytes);
@@ -99,6 +103,7 @@ class SharedAddress {
   std::atomic<std::uint64_t> handed_over_{0}, lost_{0}, taken_over_{0};  // strays
   Descriptor stop_;
   Descriptor events_;  // what the thread waits for
+  Companions companions_;
   std::thread attendant_;
 };
 

@@ -110,8 +110,8 @@ TEST_F(SharedAddressTest, who_is_alone_has_a_socket_like_any_other_and_few_descr
   ASSERT_TRUE(guest.is_in()) << guest.greeting;
   EXPECT_EQ(shares_port(socket), 1);
   // Its thread lets go of the guest after the guest is in.
-  for (int tries = 0; tries < 5'000 && descriptors() - before != 6 + 1 + 64 + 1; ++tries) ::usleep(1'000);
-  EXPECT_EQ(descriptors() - before, 6 + 1 + 64 + 1);
+  for (int tries = 0; tries < 5'000 && descriptors() - before != 6 + 1 + 64 + 1 + 1; ++tries) ::usleep(1'000);
+  EXPECT_EQ(descriptors() - before, 6 + 1 + 64 + 1 + 1) << "and the guest itself";
   (*shared)->let_go();
 }
 
@@ -229,6 +229,34 @@ TEST_F(SharedAddressTest, a_request_nobody_listens_for_reaches_one_and_a_refusal
   a.kill(SIGKILL);
   send(management(wire::CmAttribute::Req, 9));
   EXPECT_EQ(b.ask("inbox"), "280");
+}
+
+// Requests for port 7471 come to a member who does not listen there, but not to who did and is dead.
+bool refuses_soon(Member& member, const std::function<void()>& request) {
+  for (int tries = 0; tries < 1'000; ++tries) {
+    request();
+    ::usleep(2'000);
+    if (member.ask("glance") != "0") return true;
+  }
+  return false;
+}
+
+TEST_F(SharedAddressTest, a_port_whose_listener_was_killed_is_refused_by_who_stays) {
+  constexpr std::size_t kMembers = 4;
+  for (std::size_t listener = 0; listener < kMembers; ++listener)
+    for (std::size_t survivor = 0; survivor < kMembers; ++survivor) {
+      if (survivor == listener) continue;
+      std::vector<Member> members;
+      for (std::size_t i = 0; i < kMembers; ++i) members.push_back(member());
+      ASSERT_EQ(members[listener].ask("listen 7471"), "ok");
+      // Those between them go first: who was watched by them is watched by who is left.
+      for (std::size_t i = 0; i < kMembers; ++i)
+        if (i != listener && i != survivor) members[i].kill(SIGKILL);
+      members[survivor].ask("explain");
+      members[listener].kill(SIGKILL);
+      EXPECT_TRUE(refuses_soon(members[survivor], [this] { send(management(wire::CmAttribute::Req, 7471)); }))
+          << listener << " listened, " << survivor << " is left";
+    }
 }
 
 TEST_F(SharedAddressTest, datagrams_that_a_network_card_joined_are_parted_again) {

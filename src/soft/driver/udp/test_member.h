@@ -117,9 +117,9 @@ class Member {
       if (command == "read")
         say(arrives(socket.get()) ? std::to_string(::recv(socket.get(), bytes, 512, 0)) : "nothing");
       if (command == "quiet") say(::recv(socket.get(), bytes, 512, MSG_DONTWAIT) < 0 ? "yes" : "no");
-      if (command == "inbox") {
+      if (command == "inbox" || command == "glance") {
         std::size_t total = 0;
-        if (arrives(shared->inbox().fd()))
+        if (command == "glance" || arrives(shared->inbox().fd()))
           for (const Stray& stray : shared->inbox().take()) total += stray.bytes.size();
         say(std::to_string(total));
       }
