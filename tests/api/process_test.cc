@@ -8,6 +8,7 @@ namespace {
 using test::expect_error;
 using test::must;
 using test::Process;
+using test::Reception;
 
 constexpr std::size_t kBytes = 1 << 20;
 
@@ -112,25 +113,6 @@ TEST(Processes, a_peer_killed_while_we_read_from_it_stops_answering) {
   expect_error(result, ErrorCode::RetryExceeded, "READ of 1048576 bytes from 127.0.0.");
   EXPECT_EQ(server.wait(), -SIGKILL);
 }
-
-// The listener of the test process, whose address the child learns by inheriting a pipe.
-struct Reception {
-  Reception() {
-    if (::pipe(ends) != 0) std::abort();
-  }
-  ~Reception() {
-    ::close(ends[0]);
-    ::close(ends[1]);
-  }
-  std::string hear() {
-    std::string line;
-    char c = 0;
-    while (::read(ends[0], &c, 1) == 1 && c != '\n') line += c;
-    return line;
-  }
-  void say(const std::string& line) { EXPECT_GT(::write(ends[1], (line + "\n").data(), line.size() + 1), 0); }
-  int ends[2];
-};
 
 TEST(Processes, a_peer_killed_while_it_writes_to_us_is_missed_by_a_receive_that_waits) {
   Reception reception;

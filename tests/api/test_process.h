@@ -69,4 +69,23 @@ class Process {
   bool ended_ = false;
 };
 
+// What a child is told; made before the fork.
+struct Reception {
+  Reception() {
+    if (::pipe(ends) != 0) std::abort();
+  }
+  ~Reception() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  std::string hear() {
+    std::string line;
+    char c = 0;
+    while (::read(ends[0], &c, 1) == 1 && c != '\n') line += c;
+    return line;
+  }
+  void say(const std::string& line) { EXPECT_GT(::write(ends[1], (line + "\n").data(), line.size() + 1), 0); }
+  int ends[2];
+};
+
 }  // namespace verbena::test
