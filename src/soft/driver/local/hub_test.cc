@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "soft/driver/test_other_user.h"
 #include "soft/driver/test_stepped_process.h"
 
 namespace verbena::soft::local {
@@ -489,6 +490,46 @@ TEST(Hub, who_sleeps_is_signalled_once_and_who_is_awake_not_at_all) {
   b.hub->handle_events(b.now, true);
   EXPECT_FALSE(signalled());
   b.nic.withdraw_sleep();
+}
+
+// ---- Another user
+
+TEST(Hub, a_process_of_another_user_is_refused_and_told_so) {
+  Side keeper(1);
+  const Endpoint endpoint = keeper.endpoint();
+  for (const bool required : {true, false}) {
+    const auto said = said_by_another_user([&] {
+      Side foreign(2, required);
+      const auto entered = foreign.to_rtr(endpoint);
+      return entered ? foreign.explained() : entered.error().to_string();
+    });
+    if (!said) GTEST_SKIP() << kNoOtherUser;
+    EXPECT_THAT(*said, HasSubstr(required ? "NotSupported" : ": RoCE, because the "));
+    EXPECT_THAT(*said, HasSubstr("is of another user"));
+    EXPECT_THAT(*said, HasSubstr("process " + std::to_string(::getpid())));
+  }
+}
+
+TEST(Hub, who_asks_as_another_user_gets_no_answer_and_no_path) {
+  Side keeper(1);
+  const Endpoint endpoint = keeper.endpoint(), foreign{address(2), Qpn{77}};
+  const auto said = said_by_another_user(
+      [&] {
+        auto reached = reach({endpoint.gid, 0});
+        if (!reached || !*reached) return std::string("not reached");
+        const auto segment = Segment::create(layout_of(4096).bytes);
+        if (!segment || !(**reached).send(Hello{4096, foreign, endpoint}, segment->descriptor()))
+          return std::string("not asked");
+        pollfd answer{(**reached).descriptor(), POLLIN, 0};
+        if (::poll(&answer, 1, 60'000) != 1) return std::string("left to wait");
+        return std::string((**reached).try_receive_answer() ? "answered" : "shown out");
+      },
+      [&keeper] { keeper.turn(); });
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(*said, "shown out");
+  EXPECT_TRUE(keeper.to_rtr(foreign));
+  keeper.turn();
+  EXPECT_FALSE(keeper.on_rings());
 }
 
 // ---- A peer that dies at any moment of the handshake.

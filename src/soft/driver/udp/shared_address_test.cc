@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "base/byte_order.h"
+#include "soft/driver/test_other_user.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/socket_address.h"
@@ -32,6 +33,11 @@ namespace {
 
 using namespace testing;
 using ::testing::HasSubstr;
+
+std::string answer_of_opening(const Gid& address) {
+  const auto opened = SharedAddress::open(address);
+  return opened ? std::string("in") : opened.error().to_string();
+}
 
 std::vector<std::byte> data_for(unsigned slot, std::size_t size) {
   std::vector<std::byte> bytes(size);
@@ -471,6 +477,85 @@ TEST_F(SharedAddressTest, says_who_is_in_the_way_when_all_loopback_addresses_are
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code(), ErrorCode::AddressInUse);
   EXPECT_THAT(third.error().context(), HasSubstr("process " + std::to_string(one.pid())));
+}
+
+// ---- Another user
+
+TEST_F(SharedAddressTest, another_user_is_told_whose_the_address_is) {
+  std::vector<Member> members;
+  for (int i = 0; i < 2; ++i) {  // alone, and shared
+    members.push_back(member());
+    const auto said = said_by_another_user([this] { return answer_of_opening(address_); });
+    if (!said) GTEST_SKIP() << kNoOtherUser;
+    EXPECT_THAT(*said, HasSubstr("AddressInUse"));
+    EXPECT_THAT(*said, HasSubstr("held by a process of user"));
+    EXPECT_THAT(*said, HasSubstr("processes of one user can share an address"));
+  }
+  EXPECT_EQ(*said_by_another_user([] { return answer_of_opening(Gid::from_ipv4(127, 0, 0, 2)); }), "in");
+  send(data_for(members[0].slot(), 88));
+  EXPECT_EQ(members[0].ask("read"), "88");
+}
+
+TEST_F(SharedAddressTest, another_user_gets_nothing_at_the_meeting_place_and_in_no_mailbox) {
+  Member alone = member();
+  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  const auto asked = said_by_another_user([&name] {
+    const auto got = rendezvous::ask(name);
+    return got ? std::string("asked") : got.error().to_string();
+  });
+  if (!asked) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_THAT(*asked, HasSubstr("of another user (uid " + std::to_string(::geteuid()) + ")"));
+  const auto given = said_by_another_user([&name] {
+    const Descriptor guest(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    name.copy(at.sun_path + 1, name.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (::connect(guest.get(), reinterpret_cast<const sockaddr*>(&at), size) != 0) return std::string("not there");
+    char bytes[64];
+    return std::to_string(::recv(guest.get(), bytes, sizeof bytes, 0));
+  });
+  EXPECT_EQ(*given, "0") << "the door is closed, and nothing was said";
+  EXPECT_THAT(alone.ask("explain"), HasSubstr("alone"));
+  auto box = Mailbox::open(7, address_);
+  ASSERT_TRUE(box);
+  const auto sent = said_by_another_user([this] {
+    const auto own = Mailbox::open(8, address_);
+    return std::string(own && own->send(7, {address_, address_, 1}, data_for(0, 100), 100) ? "sent" : "not sent");
+  });
+  EXPECT_EQ(*sent, "sent");
+  std::optional<Stray> stray;
+  EXPECT_TRUE(box->take(stray));
+  EXPECT_FALSE(stray);
+  EXPECT_TRUE(member().is_in());
+}
+
+TEST_F(SharedAddressTest, a_name_that_another_user_took_is_told_from_a_member) {
+  int taken[2], done[2];
+  ASSERT_TRUE(::pipe(taken) == 0 && ::pipe(done) == 0);
+  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  std::string refusal;
+  const auto said = said_by_another_user(
+      [&] {
+        const auto place = rendezvous::found(name);
+        char byte = place && *place ? 'y' : 'n';
+        [[maybe_unused]] const ssize_t wrote = ::write(taken[1], &byte, 1);
+        [[maybe_unused]] const ssize_t got = ::read(done[0], &byte, 1);
+        return std::string(1, byte);
+      },
+      [&] {
+        pollfd waiting{taken[0], POLLIN, 0};
+        if (!refusal.empty() || ::poll(&waiting, 1, 0) != 1) return;
+        char byte = 0;
+        EXPECT_EQ(::read(taken[0], &byte, 1), 1);
+        EXPECT_EQ(byte, 'y');
+        refusal = answer_of_opening(address_);
+        EXPECT_EQ(::write(done[1], "z", 1), 1);
+      });
+  for (const int fd : {taken[0], taken[1], done[0], done[1]}) ::close(fd);
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_THAT(refusal, HasSubstr("AddressInUse"));
+  EXPECT_THAT(refusal, HasSubstr("of another user (uid " + std::to_string(kOtherUser) + ")"));
 }
 
 }  // namespace
