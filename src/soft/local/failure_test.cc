@@ -15,11 +15,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Statuses = std::vector<CompletionStatus>;
-using Ids = std::vector<std::uint64_t>;
-using Events = std::vector<AsyncEventType>;
-using Op = SendOpcode;
-using Status = CompletionStatus;
 
 // ---- No receive
 

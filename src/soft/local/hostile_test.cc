@@ -9,11 +9,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Statuses = std::vector<CompletionStatus>;
-using Ids = std::vector<std::uint64_t>;
-using Events = std::vector<AsyncEventType>;
-using Op = SendOpcode;
-using Status = CompletionStatus;
 
 class HostilePeer : public ::testing::Test {
  protected:

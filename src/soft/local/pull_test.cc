@@ -11,11 +11,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Statuses = std::vector<CompletionStatus>;
-using Ids = std::vector<std::uint64_t>;
-using Events = std::vector<AsyncEventType>;
-using Op = SendOpcode;
-using Status = CompletionStatus;
 
 constexpr std::size_t kLarge = 3 * kMaxPulledBytes + 1001;
 

@@ -14,7 +14,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Op = SendOpcode;
 
 constexpr std::size_t kSlots = 32, kSlotBytes = 2048;
 // Memory of a side: where its requests come from and go to, where its receives are, and what the peer works on.

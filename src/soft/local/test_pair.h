@@ -17,6 +17,11 @@
 namespace verbena::local::testing {
 
 using Bytes = std::vector<std::byte>;
+using Statuses = std::vector<CompletionStatus>;
+using Ids = std::vector<std::uint64_t>;
+using Events = std::vector<AsyncEventType>;
+using Op = SendOpcode;
+using Status = CompletionStatus;
 
 inline Bytes pattern(std::size_t n, unsigned seed = 1) {
   Bytes bytes(n);

@@ -10,11 +10,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Statuses = std::vector<CompletionStatus>;
-using Ids = std::vector<std::uint64_t>;
-using Events = std::vector<AsyncEventType>;
-using Op = SendOpcode;
-using Status = CompletionStatus;
 
 TEST(LocalTransport, r073_r074_o1_sends_of_every_length_arrive_whole_and_in_order) {
   for (const std::uint32_t capacity : {256u, 1024u, 16384u}) {
