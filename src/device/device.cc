@@ -32,13 +32,6 @@ Device::Device(Device&& other) noexcept = default;
 Device& Device::operator=(Device&& other) noexcept = default;
 Device::~Device() = default;
 
-std::optional<PathChoice> parse_path_choice(std::string_view text) {
-  if (text == "auto") return PathChoice::Auto;
-  if (text == "roce") return PathChoice::Roce;
-  if (text == "local") return PathChoice::Local;
-  return std::nullopt;
-}
-
 std::vector<DeviceInfo> Device::list() {
   std::vector<DeviceInfo> all;
   for (const provider::Provider* provider : provider::providers())
