@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/local/completer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+
+#include "soft/core/dma.h"
 
 namespace verbena::local {
 
@@ -122,8 +125,27 @@ void Completer::handle_refuse(const Response& response) {
     case Refusal::RemoteAccess:
       return fail_oldest(CompletionStatus::RemoteAccessError);
     case Refusal::RemoteOperation:
-      return fail_oldest(CompletionStatus::RemoteOperationError);
+      return fail_oldest(has_payload() ? CompletionStatus::RemoteOperationError
+                                       : CompletionStatus::LocalProtectionError);
   }
+}
+
+// A peer that could not copy the payload out of our memory does not know why. A byte of each page says it.
+bool Completer::has_payload() {
+  constexpr std::size_t kPageBytes = 4096;
+  const SendWqe& wqe = *oldest_started();
+  if (wqe.opcode >= SendOpcode::RdmaRead || has_flag(wqe.flags, SendFlags::Inline)) return true;
+  core::PieceList pieces;
+  const auto sges = link_.qp.send_queue().sges(link_.qp.send_queue().retired());
+  if (!core::find_pieces(link_.memory, link_.pd(), sges, 0, wqe.length, Access::None, pieces)) return false;
+  for (const core::Piece& piece : pieces.span())
+    for (std::size_t at = 0; at < piece.size + kPageBytes - 1; at += kPageBytes) {
+      std::byte one;
+      if (core::dma_read(&one, {piece.data + std::min(at, piece.size - 1), 1})) continue;
+      ++link_.counters.memory_faults;
+      return false;
+    }
+  return true;
 }
 
 // False: the request ended with an error.

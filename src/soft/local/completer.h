@@ -28,6 +28,7 @@ class Completer {
   void complete_oldest();
   void handle_not_ready(Instant now, const Response& response);
   void handle_refuse(const Response& response);
+  bool has_payload();
   void handle_read_data(const Response& response, std::span<const std::byte> payload);
   void handle_atomic_result(const Response& response);
   bool store(std::uint64_t offset, std::span<const std::byte> bytes, bool publish);

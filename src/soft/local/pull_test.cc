@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/fault_guard.h"
 #include "soft/local/test_pair.h"
 #include "soft/local/transport.h"
 
@@ -159,7 +160,8 @@ TEST(LocalPull, r067_a_region_that_goes_while_it_is_written_is_not_written_any_m
   EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::QpAccessError});
 }
 
-TEST(LocalPull, f30_memory_of_the_sender_that_is_gone_ends_the_connection) {
+TEST(LocalPull, f30_memory_of_the_sender_that_is_gone_is_its_own_error) {
+  fault_guard::install();
   Pair pair(pulling());
   pair.run();
   pair.b.receive(5, 0, 5000);
@@ -170,8 +172,24 @@ TEST(LocalPull, f30_memory_of_the_sender_that_is_gone_ends_the_connection) {
   request.local = {&local, 1};
   pair.a.post(request);
   pair.run();
-  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteOperationError});
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
   EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
+  EXPECT_EQ(pair.a.counters.memory_faults, 1u);
+}
+
+TEST(LocalPull, f30_memory_that_the_sender_deregistered_and_gave_back_meanwhile_is_its_own_error) {
+  Pair pair(pulling());
+  pair.run();
+  pair.b.receive(5, 0, 5000);
+  auto region = *pair.a.memory.register_region({}, reinterpret_cast<void*>(0x1000), 5000, 0x900000, Access::All);
+  const ScatterGather local{region.iova, 5000, region.lkey};
+  SendRequest request;
+  request.local = {&local, 1};
+  pair.a.post(request);
+  pair.a.transport->emit(pair.now);
+  ASSERT_TRUE(pair.a.memory.deregister(region.lkey));
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
 }
 
 TEST(LocalPull, f30_memory_of_the_receiver_that_is_gone_is_its_own_error) {
