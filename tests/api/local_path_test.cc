@@ -127,6 +127,50 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_at_once) {
   EXPECT_EQ(server.wait(), -SIGKILL);
 }
 
+// A pipe that a child of a child waits for, so that it goes with the test.
+struct Leash {
+  Leash() { EXPECT_EQ(::pipe(ends), 0); }
+  ~Leash() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  void wait_for_end() {
+    char byte;
+    ::close(ends[1]);
+    while (::read(ends[0], &byte, 1) > 0) continue;
+  }
+  int ends[2];
+};
+
+TEST(LocalPath, a_peer_that_is_killed_is_noticed_while_a_child_of_it_lives_on) {
+  Leash leash;
+  Process server([&leash](const auto& say) {
+    Device device = opened(PathChoice::Local);
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine));
+    say(listener.address().to_string());
+    MemoryRegion memory = must(device.allocate_memory(8));
+    ConnectionRequest request = must(listener.wait_request());
+    const auto key = memory.remote().to_bytes();
+    Connection connection = must(request.accept(for_ever(), key));
+    must(connection.wait_established());
+    if (::fork() == 0) {
+      leash.wait_for_end();
+      ::_exit(0);
+    }
+    ::close(leash.ends[1]);
+    say("forked");
+    ::pause();
+  });
+  Client client(server.hear(), PathChoice::Local);
+  EXPECT_EQ(server.hear(), "forked");
+  server.signal(SIGKILL);
+  server.wait();
+  Operation message = client.connection.send(client.text.local());
+  EXPECT_TRUE(client.engine.run_until([&] { return message.done(); }, Duration::seconds(60)));
+  expect_error(message.result(), ErrorCode::RetryExceeded, "its process ended");
+}
+
 TEST(LocalPath, a_peer_that_is_killed_is_followed_by_another) {
   std::optional<Client> client;
   Process server([](const auto& say) { serve(PathChoice::Auto, say, 2); });

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
   return std::unique_ptr<Hub>(new Hub(options, std::move(*listener), std::move(epoll)));
 }
 
-Hub::Hub(const Options& options, Descriptor listener, Descriptor epoll)
+Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll)
     : options_(options),
       cookie_(Cookie::make()),
       listener_(std::move(listener)),
@@ -170,11 +170,13 @@ bool Hub::accept_all(Instant now) {
   constexpr int kMost = 256;
   bool any = false;
   for (int i = 0; i < kMost; ++i) {
+    auto no_fork = holdings::no_fork();
     auto socket = accept_one(listener_.get());
     if (!socket) turn_away();
     if (!socket || !*socket) return any;
     any = true;
     auto peer = PeerSocket::adopt(std::move(**socket));
+    no_fork.unlock();
     if (!peer || peer->peer().uid != ::geteuid()) continue;
     read_hello(now, add(std::move(*peer), Role::Fresh, Qpn{}, Segment()));
   }

@@ -101,7 +101,7 @@ class Hub final : public Paths {
     std::string reason{};  // of its path
   };
 
-  Hub(const Options& options, Descriptor listener, Descriptor epoll);
+  Hub(const Options& options, OwnDescriptor listener, Descriptor epoll);
   void watch(int descriptor, Id id);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
@@ -131,7 +131,7 @@ class Hub final : public Paths {
 
   const Options options_;
   const Cookie cookie_;  // for the peers of this process
-  const Descriptor listener_;
+  const OwnDescriptor listener_;
   const Descriptor epoll_;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
   Nic* nic_ = nullptr;

@@ -50,15 +50,16 @@ std::string MeetingPoint::name() const {
   return text + "/" + std::to_string(index);
 }
 
-Result<Descriptor> offer(const MeetingPoint& point) {
+Result<OwnDescriptor> offer(const MeetingPoint& point) {
+  const auto no_fork = holdings::no_fork();
   auto socket = open_socket(point);
-  if (!socket) return socket;
+  if (!socket) return std::move(socket).error();
   const Address address = address_of(point);
   if (::bind(socket->get(), address.get(), address.size) != 0)
     return Error::from_errno(errno, "bind of the Unix socket " + point.name());
   if (::listen(socket->get(), kBacklog) != 0)
     return Error::from_errno(errno, "listen at the Unix socket " + point.name());
-  return socket;
+  return OwnDescriptor(std::move(*socket));
 }
 
 Result<std::optional<Descriptor>> accept_one(int listener) {
@@ -70,6 +71,7 @@ Result<std::optional<Descriptor>> accept_one(int listener) {
 }
 
 Result<std::optional<PeerSocket>> reach(const MeetingPoint& point) {
+  const auto no_fork = holdings::no_fork();
   auto socket = open_socket(point);
   if (!socket) return std::move(socket).error();
   const Address address = address_of(point);

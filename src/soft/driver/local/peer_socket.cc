@@ -56,7 +56,7 @@ Result<PeerSocket> PeerSocket::adopt(Descriptor socket) {
   if (who.uid == static_cast<uid_t>(-1))
     return Error{ErrorCode::InvalidArgument,
                  "descriptor " + std::to_string(socket.get()) + " is a Unix socket that is not connected"};
-  return PeerSocket(std::move(socket), {who.pid, who.uid, who.gid});
+  return PeerSocket(OwnDescriptor(std::move(socket)), {who.pid, who.uid, who.gid});
 }
 
 std::string PeerSocket::name() const {

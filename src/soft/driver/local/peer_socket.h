@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "soft/driver/descriptor.h"
+#include "soft/driver/own_descriptor.h"
 #include "soft/local/hello.h"
 
 namespace verbena::soft::local {
@@ -71,7 +71,7 @@ class PeerSocket {
   bool has_hung_up() const;
 
  private:
-  PeerSocket(Descriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
+  PeerSocket(OwnDescriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
   Result<void> send(std::span<std::byte> bytes, int descriptor, const char* what);
   // A message and what came with it. Empty: nothing has come yet.
   struct Message {
@@ -80,7 +80,7 @@ class PeerSocket {
   };
   Result<Message> receive(std::span<std::byte> room);
 
-  Descriptor socket_;
+  OwnDescriptor socket_;
   PeerCredentials peer_;
 };
 

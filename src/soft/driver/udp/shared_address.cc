@@ -16,10 +16,10 @@
 #include <mutex>
 
 #include "base/assert.h"
+#include "base/holdings.h"
 #include "base/quiet_thread.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/crypto_random.h"
-#include "soft/driver/udp/holdings.h"
 #include "soft/driver/udp/port_owner.h"
 #include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/socket_address.h"

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "soft/driver/udp/holdings.h"
+#include "base/holdings.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
 #include <mutex>
-#include <vector>
+#include <set>
 
 #include "base/assert.h"
 
-namespace verbena::soft::udp::holdings {
+namespace verbena::holdings {
 namespace {
 
 struct State {
   std::mutex forks;  // before mutex
   std::mutex mutex;
   std::map<std::string, std::uint64_t> places;
-  std::vector<int> descriptors;
+  std::set<int> descriptors;
   std::uint64_t last_stay = 0;
 };
 
@@ -47,13 +46,13 @@ void after_fork() {
 }
 // Closing the first makes room for what all become.
 void after_fork_in_child() {
-  std::vector<int>& all = state().descriptors;
+  std::set<int>& all = state().descriptors;
   if (!all.empty()) {
-    ::close(all.front());
+    ::close(*all.begin());
     const int nothing = ::eventfd(0, EFD_CLOEXEC);
     for (const int fd : all)
       if (fd != nothing) ::dup3(nothing, fd, O_CLOEXEC);
-    if (std::find(all.begin(), all.end(), nothing) == all.end()) ::close(nothing);
+    if (!all.contains(nothing)) ::close(nothing);
   }
   all.clear();
   state().places.clear();
@@ -80,14 +79,14 @@ void leave(std::uint64_t stay) {
 
 void keep_from_children(int fd) {
   const std::lock_guard guard(state().mutex);
-  state().descriptors.push_back(fd);
+  state().descriptors.insert(fd);
 }
 
 void forget(int fd) {
   const std::lock_guard guard(state().mutex);
-  std::erase(state().descriptors, fd);
+  state().descriptors.erase(fd);
 }
 
 std::unique_lock<std::mutex> no_fork() { return std::unique_lock(state().forks); }
 
-}  // namespace verbena::soft::udp::holdings
+}  // namespace verbena::holdings

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process holds of shared addresses: one device each, and descriptors that a forked child must not keep
-// alive. In the child each of these becomes a descriptor of nothing, and no address is held.
+// What this process holds and a forked child must not: of each shared address one device, and descriptors by whose end
+// others learn that this process ended. In the child each of these becomes a descriptor of nothing, and no address is
+// held.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
 #include <string>
 
-namespace verbena::soft::udp::holdings {
+namespace verbena::holdings {
 
 // Any thread. A number for leave(); 0: this process is there already.
 std::uint64_t enter(const std::string& place);
@@ -20,4 +21,4 @@ void forget(int fd);
 // No child is forked while it lives: a descriptor that is made meanwhile is in none.
 std::unique_lock<std::mutex> no_fork();
 
-}  // namespace verbena::soft::udp::holdings
+}  // namespace verbena::holdings

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owner of one file descriptor by whose end others learn that this process ended: a forked child does not keep it
+// alive.
+#pragma once
+
+#include <utility>
+
+#include "base/holdings.h"
+#include "soft/driver/descriptor.h"
+
+namespace verbena::soft {
+
+// In the child it is a descriptor of nothing. Whoever makes one and takes it under holdings::no_fork() is sure of that.
+class OwnDescriptor {
+ public:
+  OwnDescriptor() = default;
+  explicit OwnDescriptor(Descriptor fd) : fd_(std::move(fd)) {
+    if (fd_) holdings::keep_from_children(fd_.get());
+  }
+  OwnDescriptor(OwnDescriptor&&) noexcept = default;
+  OwnDescriptor& operator=(OwnDescriptor&&) noexcept = default;
+  ~OwnDescriptor() {
+    if (fd_) holdings::forget(fd_.get());
+  }
+
+  int get() const { return fd_.get(); }
+  explicit operator bool() const { return static_cast<bool>(fd_); }
+
+ private:
+  Descriptor fd_;
+};
+
+}  // namespace verbena::soft
