@@ -400,6 +400,8 @@ std::vector<NamedCounter> HostDevice::counters() {
     std::vector<NamedCounter> all;
     for (const Counters::Named& c : nic_.counters().list()) all.push_back({std::string(c.name), c.value});
     for (NamedCounter& c : port_->counters()) all.push_back(std::move(c));
+    if (!hub_) return all;
+    for (NamedCounter& c : hub_->counters()) all.push_back(std::move(c));
     return all;
   });
 }

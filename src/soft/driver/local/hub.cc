@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -50,6 +51,8 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
           verbena::local::Sleeper(our_word),
           verbena::local::Waker(their_word)};
 }
+
+constexpr const char* kScarce = "file descriptors are scarce, and the last quarter is the program's: raise ulimit -n";
 
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -218,9 +221,11 @@ void Hub::judge(Instant now, Id id) {
   if (*answer == Answer::Accept) {
     Entry& entry = found->second;
     drop(std::exchange(entry.socket, kNone));
-    if (map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
+    const bool scarce = is_scarce(socket.peer.descriptor());
+    if (!scarce && map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
     entry.match.give_up();
-    go_by_packets(now, qpn, entry, "the peer's memory could not be mapped");
+    ++fallbacks_;
+    go_by_packets(now, qpn, entry, scarce ? kScarce : "the peer's memory could not be mapped");
     answer = Answer::Roce;
   }
   static_cast<void>(socket.peer.send(*answer));  // one that is gone needs none
@@ -271,7 +276,15 @@ void Hub::ask(Instant now, Entry& entry, const Endpoint& self) {
     return;
   }
   entry.match.give_up();
+  if (id.error().code() != ErrorCode::NotFound) ++fallbacks_;
   go_by_packets(now, self.qpn, entry, id.error().context());
+}
+
+// The lowest number that is free is given out.
+bool Hub::is_scarce(int descriptor) const {
+  rlimit limit{};
+  if (options_.required || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - limit.rlim_cur / 4;
 }
 
 Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
@@ -281,6 +294,7 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
   PeerSocket& peer = **reached;
   if (peer.peer().uid != ::geteuid())
     return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
+  if (is_scarce(peer.descriptor())) return Error{ErrorCode::ResourceExhausted, kScarce};
   auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
   if (!segment) return std::move(segment).error();
   if (options_.pull)
@@ -308,8 +322,9 @@ bool Hub::hear_answer(Instant now, Id id) {
   }
   entry.socket = kNone;
   drop(id);
-  if (entry.match.path() == Path::Roce)
-    go_by_packets(now, qpn, entry, answer ? why(**answer) : answer.error().context());
+  if (entry.match.path() != Path::Roce) return true;
+  ++fallbacks_;
+  go_by_packets(now, qpn, entry, answer ? why(**answer) : answer.error().context());
   return true;
 }
 
@@ -320,6 +335,7 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   entry.socket = id;
   entry.reason = "shared memory with " + socket.peer.name();
   --undecided_;
+  ++attached_;
   LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
   if (options_.pull) {
     meet_memory(socket, ring_capacity, opener);
@@ -375,14 +391,22 @@ void Hub::leave(Qpn qpn, bool destroyed) {
 
 void Hub::wake_peer(Qpn qpn) { sockets_.at(entries_.at(qpn.value()).socket).peer.signal(); }
 
+std::vector<NamedCounter> Hub::counters() const {
+  return {{"local_connections", attached_}, {"local_fallbacks", fallbacks_}};
+}
+
 std::vector<std::string> Hub::explain() const {
   std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
                                  MeetingPoint{options_.address, options_.ids.value}.name()};
   std::map<std::uint32_t, const Entry*> in_order;
   for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);
+  std::map<Path, std::size_t> on;
+  for (const auto& [qpn, entry] : entries_) ++on[entry.match.path()];
+  lines.push_back("same host: " + std::to_string(on[Path::Local]) + " connections share memory, " +
+                  std::to_string(on[Path::Roce]) + " go by RoCE, " + std::to_string(on[Path::Undecided]) + " may yet");
   for (const auto& [qpn, entry] : in_order) {
     if (lines.size() > kLinesExplained) {
-      lines.push_back("... and " + std::to_string(entries_.size() + 1 - lines.size()) + " queue pairs more");
+      lines.push_back("... and " + std::to_string(entries_.size() + 2 - lines.size()) + " queue pairs more");
       break;
     }
     const Path path = entry->match.path();

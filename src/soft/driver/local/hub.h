@@ -3,7 +3,7 @@
 // of each connection, signals to those that sleep.
 //
 // Everything a peer can make it hold is bounded: kMostWaiting sockets that are not decided yet, of which the oldest
-// goes.
+// goes. A quarter of the descriptors is left to the program: where the others are taken, connections go by packets.
 #pragma once
 
 #include <map>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/id_slot.h"
+#include "soft/driver/counter.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/local/meeting_point.h"
 #include "soft/driver/local/peer_socket.h"
@@ -55,6 +56,7 @@ class Hub final : public Paths {
   void handle_hang_ups(Instant now);
   std::vector<std::string> explain() const;
   bool grants_memory() const { return options_.pull; }
+  std::vector<NamedCounter> counters() const;
 
   Result<void> enter(Instant now, const verbena::local::Endpoint& self, const verbena::local::Endpoint& peer) override;
   void handle_packet(Instant now, Qpn qpn) override;
@@ -128,6 +130,7 @@ class Hub final : public Paths {
                     bool opener);
   std::string copies_of(Id attached) const;
   void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
+  bool is_scarce(int descriptor) const;
 
   const Options options_;
   const Cookie cookie_;  // for the peers of this process
@@ -142,6 +145,8 @@ class Hub final : public Paths {
   std::vector<Id> hung_up_;
   std::vector<std::pair<Qpn, Key>> in_vain_;  // regions that could not be asked for
   std::size_t undecided_ = 0;
+  std::uint64_t attached_ = 0;   // so far
+  std::uint64_t fallbacks_ = 0;  // packets although the peer offered memory, or might have
   Id next_id_ = 1;
 };
 

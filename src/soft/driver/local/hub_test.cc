@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -126,6 +129,12 @@ struct Side {
     std::string text;
     for (const std::string& line : hub->explain()) text += line + "\n";
     return text;
+  }
+  std::uint64_t fallbacks() const {
+    for (const NamedCounter& counter : hub->counters())
+      if (counter.name == "local_fallbacks") return counter.value;
+    ADD_FAILURE() << "no counter of fallbacks";
+    return 0;
   }
   bool on_rings() const { return explained().find(": shared memory with") != std::string::npos; }
   bool on_packets() const { return explained().find(": RoCE, because") != std::string::npos; }
@@ -379,6 +388,90 @@ TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {
     EXPECT_TRUE(b.hub->any_hung_up());
     b.turn();
   }
+}
+
+// ---- What a process may have.
+
+TEST(Hub, a_connection_takes_no_more_shared_memory_than_it_should) {
+  EXPECT_LE(layout_of(Hub::kRingCapacity).bytes, 256u << 10);
+}
+
+// So many descriptors open that the next one is the first of a limit's last quarter, or the first beyond it.
+class Limited {
+ public:
+  Limited() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    for (int i = 0; i < 40; ++i) some_.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  ~Limited() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  void leave_the_last_quarter() { limit_to(static_cast<rlim_t>(some_.back().get()) + 4); }
+  void leave_none() { limit_to(static_cast<rlim_t>(some_.back().get()) + 1); }
+
+ private:
+  void limit_to(rlim_t most) {
+    const rlimit limit{most, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  rlimit before_{};
+  std::vector<Descriptor> some_;
+};
+
+TEST(Hub, the_last_descriptors_are_left_to_the_program) {
+  Side asks(1), asked(2), insists(3, true), other(4, true);
+  Limited limited;
+  limited.leave_the_last_quarter();
+  asks.connect(asked.endpoint());
+  EXPECT_TRUE(asks.on_packets());
+  EXPECT_THAT(asks.explained(), HasSubstr("raise ulimit -n"));
+  EXPECT_EQ(asks.fallbacks(), 1u);
+  insists.connect(other.endpoint());
+  EXPECT_THAT(insists.explained(), HasSubstr("has not answered yet")) << "memory was asked for, whatever it takes";
+}
+
+TEST(Hub, who_is_asked_with_its_last_descriptors_says_packets) {
+  Side asks(1), asked(2);
+  asks.connect(asked.endpoint());
+  Limited limited;
+  limited.leave_the_last_quarter();
+  asked.connect(asks.endpoint());
+  EXPECT_TRUE(asked.on_packets());
+  EXPECT_THAT(asked.explained(), HasSubstr("raise ulimit -n"));
+  asks.turn();
+  EXPECT_THAT(asks.explained(), HasSubstr("RoCE, because the peer goes by packets"));
+  EXPECT_THAT(asks.explained(), HasSubstr("0 connections share memory, 1 go by RoCE"));
+  EXPECT_EQ(asks.fallbacks() + asked.fallbacks(), 2u);
+}
+
+TEST(Hub, without_any_descriptor_packets_go_or_the_error_says_why) {
+  Side asks(1), asked(2), insists(3, true);
+  Limited limited;
+  limited.leave_none();
+  asks.connect(asked.endpoint());
+  EXPECT_TRUE(asks.on_packets());
+  EXPECT_THAT(asks.explained(), HasSubstr("socket for @verbena"));
+  EXPECT_EQ(asks.fallbacks(), 1u);
+  const auto entered = insists.to_rtr(asked.endpoint());
+  ASSERT_FALSE(entered);
+  EXPECT_THAT(entered.error().to_string(), HasSubstr("socket for @verbena"));
+}
+
+// A limit of the process that the system reports like a full one.
+TEST(Hub, without_shared_memory_packets_go_or_the_error_says_why) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{4096, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  Side asks(1), asked(2), insists(3, true);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  asks.connect(asked.endpoint());
+  const auto entered = insists.to_rtr(asked.endpoint());
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(asks.on_packets());
+  EXPECT_THAT(asks.explained(), HasSubstr("shared memory of"));
+  EXPECT_EQ(asks.fallbacks(), 1u);
+  ASSERT_FALSE(entered);
+  EXPECT_THAT(entered.error().to_string(), HasSubstr("shared memory of"));
 }
 
 TEST(Hub, one_address_is_offered_once) {
