@@ -93,11 +93,19 @@ class Nic final {
   bool handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open);
   // The peer of a queue pair on rings is gone.
   void handle_hang_up(Instant now, Qpn qpn);
-  // One bounded turn over what peers wrote into rings. True when there was anything.
+  // One bounded turn over what peers wrote into rings, but for quiet ones. True when there was anything.
   bool handle_records(Instant now);
+  // Of many rings, those without use for a while are quiet: nobody looks at them, and they stay announced. A peer that
+  // writes there signals, whoever polls. handle_signal() follows each signal that was taken, before the next turn.
+  static constexpr std::size_t kMostWatched = 8;  // without any quiet one
+  static constexpr Duration kUsedLately = Duration::milliseconds(2);
+  bool is_quiet(Qpn qpn) const;
+  // `others_sleep`: on this ring, too, until a signal comes.
+  void handle_signal(Instant now, Qpn qpn, bool others_sleep);
   // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
   bool emit_records(Instant now);
-  // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up.
+  // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up; not for quiet
+  // rings.
   void announce_sleep();
   void withdraw_sleep();
   // Whether all that can come soon comes by rings.
@@ -188,6 +196,9 @@ class Nic final {
   void touch_words(Qp& qp, F&& touch);
   void wake_peers();
   void schedule_local(Instant now, Qp& qp);
+  bool read_ring(Instant now, Qp& qp);
+  void watch(Instant now, Qp& qp);
+  bool quieten(Instant now, Qp& qp);
   void handle_local_timeout(Instant now, Qp& qp);
   // nic.cc
   Qp* find(Qpn qpn) const;
@@ -205,8 +216,9 @@ class Nic final {
   struct List {
     Qp* first = nullptr;
     Qp* last = nullptr;
+    std::size_t count = 0;
   };
-  enum ListKind : std::size_t { kReady, kOwing, kAttached, kLocalReady, kToWake, kListCount };
+  enum ListKind : std::size_t { kReady, kOwing, kWatched, kLocalReady, kToWake, kListCount };
   void append(ListKind kind, Qp& qp);
   void remove(ListKind kind, Qp& qp);
 

@@ -60,7 +60,7 @@ void Nic::use_local(Instant now, Qpn qpn, const LocalLink& link) {
   qp->path = Path::Local;
   qp->local->link.emplace(link);
   ++attached_;
-  append(kAttached, *qp);
+  watch(now, *qp);
   qp->local->transport.attach(now, link.channel);
   // Somebody may be asleep already.
   touch_words(*qp, [&] { qp->local->link->sleeper.announce(); });
@@ -112,7 +112,7 @@ void Nic::let_go(Qp& qp) {
   qp.local->transport.detach();
   qp.local->link.reset();
   --attached_;
-  for (const ListKind kind : {kAttached, kLocalReady, kToWake}) remove(kind, qp);
+  for (const ListKind kind : {kWatched, kLocalReady, kToWake}) remove(kind, qp);
 }
 
 void Nic::leave_path(Qp& qp, bool destroyed) {
@@ -219,16 +219,53 @@ void Nic::take_back_of_all(Key rkey) {
 
 bool Nic::handle_records(Instant now) {
   bool any = false;
-  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
-    Qp* const next = qp->hooks[kAttached].next;
-    const bool anything = qp->local->transport.handle_records(now);
-    any = any || anything;
-    if (qp->local->transport.gave_room()) append(kToWake, *qp);
-    if (anything || !qp->local->transport.idle()) schedule_local(now, *qp);
+  for (Qp* qp = lists_[kWatched].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kWatched].next;
+    if (read_ring(now, *qp))
+      any = true;
+    else if (lists_[kWatched].count > kMostWatched && now - qp->local->used_at > kUsedLately)
+      any = quieten(now, *qp) || any;
     qp = next;
   }
   if (any) settle_broken_queues(now);
   return any;
+}
+
+bool Nic::read_ring(Instant now, Qp& qp) {
+  const bool anything = qp.local->transport.handle_records(now);
+  if (qp.local->transport.gave_room()) append(kToWake, qp);
+  if (anything) watch(now, qp);
+  if (anything || !qp.local->transport.idle()) schedule_local(now, qp);
+  return anything;
+}
+
+void Nic::watch(Instant now, Qp& qp) {
+  append(kWatched, qp);
+  qp.local->used_at = now;
+}
+
+// What nobody looks at has nothing to wait for: no request of ours, no answer. Whether there was something after all.
+bool Nic::quieten(Instant now, Qp& qp) {
+  const verbena::local::Transport& transport = qp.local->transport;
+  const bool waits = qp.send_queue().posted() != qp.send_queue().retired() || !transport.deadline().is_never();
+  if (!qp.local->link || waits || !transport.idle()) return false;
+  touch_words(qp, [&] { qp.local->link->sleeper.renew(); });
+  if (!qp.local->link) return false;
+  if (read_ring(now, qp)) return true;
+  if (qp.local->link && transport.idle()) remove(kWatched, qp);
+  return false;
+}
+
+bool Nic::is_quiet(Qpn qpn) const {
+  const Qp* const qp = find(qpn);
+  return qp != nullptr && qp->local != nullptr && qp->local->link && !qp->hooks[kWatched].linked;
+}
+
+void Nic::handle_signal(Instant now, Qpn qpn, bool others_sleep) {
+  Qp* const qp = find(qpn);
+  if (qp == nullptr || qp->local == nullptr || !qp->local->link) return;
+  touch_words(*qp, [&] { others_sleep ? qp->local->link->sleeper.renew() : qp->local->link->sleeper.withdraw(); });
+  if (qp->local->link) watch(now, *qp);
 }
 
 bool Nic::emit_records(Instant now) {
@@ -242,6 +279,7 @@ bool Nic::emit_records(Instant now) {
       any = true;
       append(kToWake, *qp);
     }
+    if (qp->local->link) watch(now, *qp);
     schedule_local(now, *qp);
   }
   if (lists_[kToWake].first != nullptr) wake_peers();
@@ -259,16 +297,16 @@ void Nic::wake_peers() {
 }
 
 void Nic::announce_sleep() {
-  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
-    Qp* const next = qp->hooks[kAttached].next;
+  for (Qp* qp = lists_[kWatched].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kWatched].next;
     touch_words(*qp, [&] { qp->local->link->sleeper.announce(); });
     qp = next;
   }
 }
 
 void Nic::withdraw_sleep() {
-  for (Qp* qp = lists_[kAttached].first; qp != nullptr;) {
-    Qp* const next = qp->hooks[kAttached].next;
+  for (Qp* qp = lists_[kWatched].first; qp != nullptr;) {
+    Qp* const next = qp->hooks[kWatched].next;
     touch_words(*qp, [&] { qp->local->link->sleeper.withdraw(); });
     qp = next;
   }

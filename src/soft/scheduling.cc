@@ -19,6 +19,7 @@ void Nic::append(ListKind kind, Qp& qp) {
   hook = {list.last, nullptr, true};
   (list.last != nullptr ? list.last->hooks[kind].next : list.first) = &qp;
   list.last = &qp;
+  ++list.count;
 }
 
 void Nic::remove(ListKind kind, Qp& qp) {
@@ -28,12 +29,13 @@ void Nic::remove(ListKind kind, Qp& qp) {
   (hook.previous != nullptr ? hook.previous->hooks[kind].next : list.first) = hook.next;
   (hook.next != nullptr ? hook.next->hooks[kind].previous : list.last) = hook.previous;
   hook = {};
+  --list.count;
 }
 
 void Nic::unlink(Qp& qp) {
   remove(kReady, qp);
   remove(kOwing, qp);
-  for (const ListKind kind : {kAttached, kLocalReady, kToWake}) remove(kind, qp);
+  for (const ListKind kind : {kWatched, kLocalReady, kToWake}) remove(kind, qp);
   qp.timer_at = Instant::never();
 }
 

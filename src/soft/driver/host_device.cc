@@ -102,7 +102,8 @@ bool HostDevice::receive(Look look) {
     if (any) arrival_turn_ = turns_;
   }
   if (!hub_) return any;
-  if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, false) || any;
+  const bool nobody_sleeps = waiter_.until.load() == 0 && service_sleeper_.until.load() == 0;
+  if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, nobody_sleeps) || any;
   if (hub_->any_hung_up()) {
     // What the peer sent by the network before it went, as that it goes, comes first.
     constexpr int kMost = 64;

@@ -5,6 +5,9 @@
 //   sleeper: announce(); look for work once more; none: sleep until signalled; withdraw()
 //   waker:   publish work; must_wake(): signal
 //
+// Whoever takes a signal and leaves the sleeper announced calls renew() instead of announce(): the number that was
+// signalled wakes nobody again.
+//
 // Either the waker sees the announcement, or the sleeper sees the work: between its store and its load each has a full
 // fence. What a hostile word can cause is a signal too many, or none: the sleeper harms itself. Knows nothing of how a
 // signal travels.
@@ -51,6 +54,10 @@ class BasicSleeper {
   void announce() {
     if (!is_announced()) memory_.store_sleeping(++number_);
     memory_.fence();
+  }
+  void renew() {
+    withdraw();
+    announce();
   }
   void withdraw() {
     if (is_announced()) memory_.store_sleeping(++number_);

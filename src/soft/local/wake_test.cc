@@ -27,6 +27,17 @@ TEST(Wake, one_signal_for_each_sleep) {
   }
 }
 
+TEST(Wake, who_is_announced_anew_is_signalled_again) {
+  Word word;
+  Sleeper sleeper{WakeMemory(word.bytes)};
+  Waker waker{WakeMemory(word.bytes)};
+  for (int i = 0; i < 3; ++i) {
+    sleeper.renew();
+    EXPECT_TRUE(waker.must_wake());
+    EXPECT_FALSE(waker.must_wake());
+  }
+}
+
 TEST(Wake, each_of_several_wakers_signals) {
   Word word;
   Sleeper sleeper{WakeMemory(word.bytes)};

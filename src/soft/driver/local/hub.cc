@@ -144,7 +144,9 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
         hung_up_.push_back(id);
         return true;
       }
-      if (take_signals) socket.peer.take_signal();
+      if (!take_signals && !nic_->is_quiet(socket.qpn)) return false;
+      socket.peer.take_signal();
+      nic_->handle_signal(now, socket.qpn, !take_signals);
       return false;
   }
   return false;

@@ -47,8 +47,8 @@ class Hub final : public Paths {
   void serve(Nic& nic);
   // Readable when handle_events() would find something, or a peer signalled.
   int fd() const { return epoll_.get(); }
-  // Takes what came: asks, answers, hang-ups. True when there was anything. Signals are taken by who woke up from a
-  // sleep on fd() only: others would take them from who still sleeps.
+  // Takes what came: asks, answers, hang-ups. True when there was anything. All signals are taken by who woke up from a
+  // sleep on fd(), or while nobody sleeps there: others would take them from who does. Those of quiet rings always are.
   bool handle_events(Instant now, bool take_signals);
   bool any_undecided() const { return undecided_ != 0; }
   // A queue pair whose peer has gone is told at the next call; look first for what the peer sent by the network before.

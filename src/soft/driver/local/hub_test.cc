@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 
 #include "soft/driver/test_other_user.h"
 #include "soft/driver/test_stepped_process.h"
@@ -47,6 +48,10 @@ struct Side {
     pd = *nic.create_pd();
     cq = *nic.create_cq(64);
     region = *nic.register_memory(pd, memory.data(), memory.size(), 0x10000, Access::All);
+    use_another();
+  }
+  // From here on.
+  void use_another() {
     Nic::QpInit init;
     init.pd = pd;
     init.send_cq = init.receive_cq = cq;
@@ -387,6 +392,116 @@ TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {
     EXPECT_TRUE(b.hub->handle_events(b.now, false));
     EXPECT_TRUE(b.hub->any_hung_up());
     b.turn();
+  }
+}
+
+// ---- More than one turn should look at.
+
+// Connected, and nothing was said for a while.
+struct Many {
+  static constexpr std::size_t kQuiet = 4;
+
+  Many() {
+    for (std::size_t i = 0; i < Nic::kMostWatched + kQuiet; ++i) {
+      if (i != 0) a.use_another(), b.use_another();
+      a.connect(b.endpoint());
+      b.connect(a.endpoint());
+      ends.emplace_back(a.qp, b.qp);
+    }
+    for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+    pass_time();
+  }
+  void pass_time() {
+    for (Side* side : {&a, &b}) side->now = side->now + Nic::kUsedLately + Duration::milliseconds(1);
+    for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  }
+  void use(std::size_t index) { std::tie(a.qp, b.qp) = ends[index]; }
+  std::vector<std::size_t> quiet() const {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      if (b.nic.is_quiet(ends[i].second.qpn)) all.push_back(i);
+    return all;
+  }
+
+  Side a{1}, b{2};
+  std::vector<std::pair<Nic::CreatedQp, Nic::CreatedQp>> ends;
+};
+
+TEST(HubOfMany, those_that_nobody_uses_are_quiet_but_for_a_few) {
+  Many many;
+  EXPECT_EQ(many.quiet().size(), Many::kQuiet);
+  for (std::size_t i = 0; i < many.ends.size(); ++i) {
+    many.use(i);
+    many.a.write(i, many.b, 8);
+    for (int turn = 0; turn < 4; ++turn) many.a.turn(), many.b.turn();
+    EXPECT_EQ(many.a.completions().size(), 1u);
+  }
+  EXPECT_TRUE(many.quiet().empty()) << "all were used a moment ago";
+  many.pass_time();
+  EXPECT_EQ(many.quiet().size(), Many::kQuiet);
+}
+
+TEST(HubOfMany, what_comes_to_a_quiet_one_is_heard_of_by_who_polls_and_not_kept_from_who_sleeps) {
+  Many many;
+  const std::size_t index = many.quiet().front();
+  many.use(index);
+  Side& b = many.b;
+  ASSERT_FALSE(is_signalled(b));
+  many.a.write(1, b, 8);
+  many.a.turn();
+  EXPECT_FALSE(b.nic.handle_records(b.now)) << "nobody looks there";
+  EXPECT_TRUE(is_signalled(b));
+  b.hub->handle_events(b.now, false);
+  EXPECT_FALSE(is_signalled(b));
+  EXPECT_TRUE(b.nic.handle_records(b.now));
+  EXPECT_FALSE(b.nic.is_quiet(b.qp.qpn));
+  many.a.write(2, b, 8);
+  many.a.turn();
+  EXPECT_TRUE(is_signalled(b)) << "somebody may sleep on it";
+  b.hub->handle_events(b.now, true);  // now nobody does
+  EXPECT_TRUE(b.nic.handle_records(b.now));
+  many.a.write(3, b, 8);
+  many.a.turn();
+  EXPECT_FALSE(is_signalled(b));
+}
+
+TEST(HubOfMany, one_that_waits_for_an_answer_is_not_quiet) {
+  Many many;
+  many.use(many.quiet().front());
+  many.a.write(1, many.b, 8);
+  many.a.turn();
+  many.a.now = many.a.now + Nic::kUsedLately + Duration::milliseconds(1);
+  for (int i = 0; i < 4; ++i) many.a.turn();
+  EXPECT_FALSE(many.a.nic.is_quiet(many.a.qp.qpn));
+  EXPECT_TRUE(many.a.completions().empty());
+  for (int i = 0; i < 4; ++i) many.b.turn(), many.a.turn();
+  EXPECT_EQ(many.a.completions().size(), 1u);
+}
+
+TEST(HubOfMany, a_peer_that_goes_is_noticed_by_quiet_ones_too) {
+  Side a(1);
+  auto b = std::make_unique<Side>(2);
+  std::vector<Nic::CreatedQp> ends;
+  for (std::size_t i = 0; i < Nic::kMostWatched + 2; ++i) {
+    if (i != 0) a.use_another(), b->use_another();
+    a.connect(b->endpoint());
+    b->connect(a.endpoint());
+    ends.push_back(a.qp);
+  }
+  for (int i = 0; i < 4; ++i) a.turn(), b->turn();
+  a.now = a.now + Nic::kUsedLately + Duration::milliseconds(1);
+  a.turn();
+  EXPECT_TRUE(a.nic.is_quiet(ends.front().qpn));
+  b.reset();
+  a.turn();
+  for (const Nic::CreatedQp& end : ends) {
+    a.qp = end;
+    a.write(1, a, 8);
+    a.turn();
+    const auto done = a.completions();
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].status, CompletionStatus::RetryExceeded);
+    EXPECT_EQ(done[0].vendor_error, core::kVendorPeerEnded);
   }
 }
 
