@@ -66,8 +66,8 @@ void add_device_flags(CLI::App& command, DeviceFlags& flags) {
   command.add_option("--pcap", flags.pcap, "Write every packet to this file, for Wireshark")->type_name("FILE");
   command
       .add_option("--path", flags.path,
-                  "What connections within this host go by: shared memory (local), packets (roce, the default), or "
-                  "memory where both ends may (auto)")
+                  "What connections within this host go by: shared memory (local), packets (roce), or memory where "
+                  "both ends may (auto, the default)")
       ->type_name("PATH")
       ->check(CLI::IsMember({"auto", "roce", "local"}));
 }

@@ -44,7 +44,7 @@ std::vector<EnvironmentVariable> environment() {
        "none", {}},
       {"VERBENA_PATH",
        "what connections go by, for every device opened without a choice: auto, roce (packets), local (shared memory)",
-       "roce", {}},
+       "auto", {}},
       {"VERBENA_LOCAL_COPY",
        "how payload crosses shared memory: auto (one copy, where it is possible), staged (two copies)",
        "auto", {}},

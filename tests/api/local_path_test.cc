@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes of one host: shared memory instead of packets, seen by explain() alone; and who gets packets after all.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 #include "test_process.h"
 
@@ -104,7 +107,7 @@ TEST(LocalPath, packets_go_when_either_end_wants_them) {
     EXPECT_THAT(explained(client.device), ::testing::Not(HasSubstr(kShared)));
     EXPECT_THAT(explained(client.device), here == PathChoice::Auto
                                               ? HasSubstr("RoCE, because nobody offers shared memory")
-                                              : HasSubstr("nobody asked for path=auto"));
+                                              : HasSubstr("path=roce was asked for"));
     EXPECT_EQ(client.echo("by packets"), "by packets");
   }
 }
@@ -288,6 +291,86 @@ TEST(LocalPath, a_sender_that_is_killed_within_a_large_message_leaves_whole_mess
   }
 }
 
+// ---- Many at once.
+
+constexpr int kMany = 1000;
+
+// A connection takes one descriptor in each of its two processes; a quarter of what one may have is left to the
+// program.
+bool may_have_many() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= kMany * 4 / 3 + 100;
+}
+
+ConnectionOptions small() {
+  ConnectionOptions options = for_ever();
+  options.queues.max_send_requests = options.queues.max_receive_requests = 4;
+  return options;
+}
+
+std::uint64_t shared_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (std::uint64_t kib = 0; word == "RssShmem:" && status >> kib) return kib;
+  return 0;
+}
+
+// Sends back what comes, on each of its connections, until it is killed.
+void echo_many(const std::function<void(const std::string&)>& say) {
+  Device device = opened(PathChoice::Auto);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kMany * 8));
+  Listener listener = must(Listener::create(engine));
+  std::vector<Connection> connections;
+  std::vector<Operation> receives(kMany), sends(kMany);
+  listener.on_request([&] {
+    const std::size_t i = connections.size();
+    connections.push_back(must(listener.poll_request()->accept(small())));
+    receives[i].on_done([&, i](Operation& self) {
+      if (!self.result()) return;
+      connections[i].send(sends[i], memory.local(i * 8, 8));
+      self.submit();
+    });
+    connections[i].receive(receives[i], memory.local(i * 8, 8));
+  });
+  say(listener.address().to_string());
+  engine.run_until([] { return false; });
+}
+
+TEST(LocalPath, a_thousand_connections_of_a_process_pass_traffic) {
+  if (!may_have_many()) GTEST_SKIP() << "a process may not have descriptors enough here: raise ulimit -Hn";
+  Process server(echo_many);
+  const std::string address = server.hear();
+  const std::uint64_t before = shared_kib();
+  Device device = opened(PathChoice::Auto);
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kMany * 16));
+  const std::span words{reinterpret_cast<std::uint64_t*>(memory.data()), kMany * 2};
+  std::vector<Connection> connections;
+  for (int i = 0; i < kMany; ++i) connections.push_back(must(Connection::connect(engine, address, small())));
+  std::vector<Operation> sends(kMany), receives(kMany);
+  // All at once; then, after a while without use, some alone.
+  for (const int step : {1, 1, 97}) {
+    for (std::size_t i = 0; i < kMany; i += static_cast<std::size_t>(step)) {
+      words[i] = i + 7u * static_cast<std::size_t>(step);
+      connections[i].receive(receives[i], memory.local((kMany + i) * 8, 8));
+      connections[i].send(sends[i], memory.local(i * 8, 8));
+      if (step != 1) must(receives[i].wait());
+    }
+    for (std::size_t i = 0; i < kMany; i += static_cast<std::size_t>(step)) {
+      must(receives[i].wait());
+      EXPECT_EQ(words[kMany + i], words[i]);
+    }
+    engine.run_until([] { return false; }, Duration::milliseconds(20));
+  }
+  EXPECT_THAT(explained(device), HasSubstr("1000 connections share memory, 0 go by RoCE"));
+  const std::uint64_t shared = shared_kib() - before;
+  EXPECT_GT(shared, 0u);
+  EXPECT_LE(shared, kMany * 256u) << "KiB for all connections";
+}
+
 // ---- By hand: GID and QPN alone.
 
 struct Hand {
@@ -335,7 +418,7 @@ TEST(LocalPath, the_environment_chooses_where_the_program_does_not) {
   const std::string before = outside == nullptr ? "" : outside;
   ASSERT_EQ(::setenv("VERBENA_PATH", "auto", 1), 0);
   EXPECT_THAT(explained(must(Device::open())), HasSubstr("offers it as @verbena/"));
-  EXPECT_THAT(explained(opened(PathChoice::Roce)), HasSubstr("nobody asked for path=auto"));
+  EXPECT_THAT(explained(opened(PathChoice::Roce)), HasSubstr("path=roce was asked for"));
   ASSERT_EQ(::setenv("VERBENA_PATH", "bus", 1), 0);
   expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_PATH is 'bus'", "auto, roce or local");
   ::setenv("VERBENA_PATH", before.c_str(), 1);  // empty is as not set

@@ -2,6 +2,7 @@
 // Where bytes stand: pages, pools, cached registrations, and regions that go while they are used.
 #include <sys/mman.h>
 
+#include <array>
 #include <thread>
 
 #include "test_pair.h"
@@ -283,13 +284,18 @@ TEST(Deregistered, while_a_peer_reads_and_writes_it_ends_its_connection_alone) {
     std::vector<std::unique_ptr<Operation>> all;
     for (int i = 0; i < 8; ++i) {
       all.push_back(std::make_unique<Operation>());
+      // Whatever takes how long: some are always under way.
+      all.back()->on_done([](Operation& self) {
+        if (self.result()) self.submit();
+      });
       reads ? near.read(*all.back(), own.local(), remote) : near.write(*all.back(), own.local(), remote);
     }
     for (int i = 0; i < 3; ++i) pair.engine.run_once();
     lent.reset();  // after this nobody touches the memory: it is unmapped, and a fault would be counted
     bool refused = false;
     for (auto& operation : all) {
-      auto outcome = operation->wait();
+      EXPECT_TRUE(pair.engine.run_until([&] { return operation->done(); }, Duration::seconds(30)));
+      const auto outcome = operation->result();
       if (outcome) continue;
       // Where a machine is so slow that a READ was asked for twice, the refusal may meet the copy: its number
       // is an old one to us, and only the peer's farewell tells.
@@ -310,10 +316,15 @@ TEST(Deregistered, while_a_send_of_ours_reads_it_fails_that_send) {
   constexpr std::size_t kBytes = 1 << 20;
   MemoryRegion lent = must(pair.server.allocate_memory(kBytes));
   std::optional<MemoryRegion> own(must(pair.client.allocate_memory(kBytes)));
-  Operation first = near.write(own->local(), lent.remote()), second = near.write(own->local(), lent.remote());
+  std::array<Operation, 2> writes;  // again and again, so that one is always under way
+  for (Operation& write : writes) {
+    write.on_done([](Operation& self) {
+      if (self.result()) self.submit();
+    });
+    near.write(write, own->local(), lent.remote());
+  }
   own.reset();
-  static_cast<void>(first.wait());  // it may have left already
-  EXPECT_FALSE(second.wait());
+  EXPECT_TRUE(pair.engine.run_until([&] { return near.closed(); }, Duration::seconds(30)));
   expect_error(near.status(), ErrorCode::LocalProtectionError, "WRITE");
   MemoryRegion fresh = must(pair.client.allocate_memory(64));
   must(other.write(fresh.local(), lent.remote()).wait());

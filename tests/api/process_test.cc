@@ -59,9 +59,10 @@ void write_for_ever(const std::string& address, const std::function<void(const s
 }
 
 struct Client {
-  explicit Client(const std::string& address, const ConnectionOptions& options)
-      : connection(must(Connection::connect(engine, address, options))) {}
-  Device device = must(Device::open());
+  Client(const std::string& address, const ConnectionOptions& options, std::optional<PathChoice> path = {})
+      : device(must(Device::open(OpenOptions{.path = path}))),
+        connection(must(Connection::connect(engine, address, options))) {}
+  Device device;
   ProgressEngine engine = must(ProgressEngine::create(device));
   MemoryRegion memory = must(device.allocate_memory(kBytes));
   Connection connection;
@@ -80,9 +81,9 @@ TEST(Processes, writes_reach_another_process_and_a_close_is_seen_there) {
   EXPECT_EQ(server.wait(), 0);
 }
 
-TEST(Processes, a_peer_killed_while_we_write_to_it_stops_answering) {
+void write_until_the_peer_is_killed(PathChoice path, const char* how_it_shows) {
   Process server(serve);
-  Client client(server.hear(), quick());
+  Client client(server.hear(), quick(), path);
   must(client.connection.write(client.memory.local(), client.remote).wait());
   Operation write;
   int rounds = 0;
@@ -93,10 +94,18 @@ TEST(Processes, a_peer_killed_while_we_write_to_it_stops_answering) {
   client.connection.write(write, client.memory.local(), client.remote);
   EXPECT_TRUE(client.engine.run_until([&] { return write.done(); }, Duration::seconds(60)));
   expect_error(write.result(), ErrorCode::RetryExceeded, "WRITE of 1048576 bytes to 127.0.0.",
-               "the peer stopped answering", "3 periods of 536 ms");
+               "the peer stopped answering", how_it_shows);
   expect_error(client.connection.send(Segments{}).wait(), ErrorCode::ConnectionLost,
                "the peer stopped answering");
   EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+TEST(Processes, a_peer_killed_while_we_write_to_it_by_packets_stops_answering) {
+  write_until_the_peer_is_killed(PathChoice::Roce, "3 periods of 536 ms");
+}
+
+TEST(Processes, a_peer_killed_while_we_write_to_it_through_shared_memory_stops_answering) {
+  write_until_the_peer_is_killed(PathChoice::Local, "its process ended");
 }
 
 TEST(Processes, a_peer_killed_while_we_read_from_it_stops_answering) {

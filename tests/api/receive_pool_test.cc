@@ -15,7 +15,8 @@ using test::Pair;
 
 // Clients of one device, accepted by a server whose connections share one pool.
 struct Pooled {
-  explicit Pooled(std::size_t clients, const ReceivePoolOptions& options = {}) {
+  explicit Pooled(std::size_t clients, const ReceivePoolOptions& options = {}, const OpenOptions& device = {})
+      : pair({}, device) {
     ReceivePoolOptions here = options;
     here.device = &pair.server;
     pool.emplace(must(ReceivePool::create(pair.engine, here)));
@@ -263,7 +264,7 @@ TEST(ReceivePool, its_end_is_the_end_of_its_receives) {
   expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
 }
 
-// A message that takes long, of which something has arrived.
+// A message that takes long, of which something has arrived: by packets, which are counted.
 struct Begun {
   Begun() {
     world.pool->receive(receive, inbox.local());
@@ -280,7 +281,7 @@ struct Begun {
   }
 
   static constexpr std::size_t kBytes = 32u << 20;
-  Pooled world{2};
+  Pooled world{2, {}, {.path = PathChoice::Roce}};
   MemoryRegion source = must(world.pair.client.allocate_memory(kBytes));
   MemoryRegion inbox = must(world.pair.server.allocate_memory(kBytes));
   Operation receive, sent;

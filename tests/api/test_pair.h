@@ -58,8 +58,10 @@ void expect_error(const Result<T>& result, ErrorCode code, Words... words) {
 
 // Client and server devices on one engine. The server accepts everybody.
 struct Pair {
-  explicit Pair(const EngineOptions& engine_options = {})
-      : engine(must(ProgressEngine::create(client, engine_options))) {
+  explicit Pair(const EngineOptions& engine_options = {}, const OpenOptions& device_options = {})
+      : client(must(Device::open(device_options))),
+        server(must(Device::open(device_options))),
+        engine(must(ProgressEngine::create(client, engine_options))) {
     must(engine.add(server));
     listener.emplace(must(Listener::create(engine, {.device = &server})));
     listener->on_request([this] {
@@ -79,8 +81,8 @@ struct Pair {
   }
   Connection& far_end() { return accepted.back(); }
 
-  Device client = must(Device::open());
-  Device server = must(Device::open());
+  Device client;
+  Device server;
   ConnectionOptions server_options;
   std::span<const std::byte> server_data;
   ProgressEngine engine;

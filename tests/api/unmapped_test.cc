@@ -144,12 +144,15 @@ TEST_F(Unmapped, memory_that_goes_at_any_moment_is_survived_by_the_process) {
     Connection one = pair.connect();
     must(one.write(near_region.local(), far_region.remote()).wait());
     std::atomic<int> rounds_until_it_goes{round % 10 + 1};
+    std::atomic<bool> gone{false};
     std::thread taker([&] {
       while (rounds_until_it_goes.load() > 0) std::this_thread::yield();
       ::mprotect((round % 2 == 0 ? here : there).bytes.data(), kBytes, PROT_NONE);
+      gone = true;
     });
     Result<OperationOutcome> outcome = OperationOutcome{};
-    for (int i = 0; i < 1000 && outcome; ++i) {
+    for (bool last = false; outcome && !last;) {
+      last = gone;
       outcome = one.write(near_region.local(), far_region.remote()).wait();
       --rounds_until_it_goes;
     }

@@ -23,7 +23,7 @@ def is_capture(path):
 
 def counters_of_a_command_are_shown_at_its_end(setting):
     server = Server(setting, "ping", "-s")
-    ping = setting.command("ping", server.address, "-c", "20", "-i", "0")
+    ping = setting.command("ping", server.address, "-c", "20", "-i", "0", "--path", "roce")
     output, errors = run(setting, "counters", "--", *ping)
     check("20 done, 0 failed" in output and "rcvd_pkts" in errors, output + errors)
     check("(verbena), " in errors and ", closed\n" in errors, errors)
@@ -41,7 +41,7 @@ def counters_of_a_command_are_shown_at_its_end(setting):
 def a_running_program_can_be_watched(setting):
     folder = setting.path("counters")
     server = Server(setting, "ping", "-s", prefix=["env", f"VERBENA_COUNTERS={folder}"])
-    setting.run("ping", server.address, "-c", "50", "-i", "0", "-q")
+    setting.run("ping", server.address, "-c", "50", "-i", "0", "-q", "--path", "roce")
 
     def present():
         return json.loads(run(setting, "counters", "--json", "--folder", folder)[0])
@@ -128,8 +128,8 @@ def the_machine_is_examined(setting):
     output, _ = run(setting, "doctor", "--json")
     told = json.loads(output)
     subjects = {one["subject"] for one in told["findings"]}
-    check({"devices", "opening", "Soft-RoCE", "socket buffers", "GSO/GRO", "clock", "memlock", "huge pages",
-           "environment"} <= subjects and told["ok"], output)
+    check({"devices", "opening", "Soft-RoCE", "socket buffers", "GSO/GRO", "clock",
+           "memlock", "huge pages", "environment"} <= subjects and told["ok"], output)
     check(all((one["health"] == "good") != bool(one["what_to_do"]) for one in told["findings"]), output)
     text, _ = run(setting, "doctor")
     check(len(text.splitlines()) >= len(told["findings"]), text)

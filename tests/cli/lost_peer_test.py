@@ -11,14 +11,16 @@ from command import PATIENCE, Server, check, digest, end, leftovers, main, say, 
 
 ROUNDS = 5
 STOPPED_SECONDS = 6  # well over the retry budget of a good two seconds
+# By packets and through memory, and how much of the time a transfer takes there.
+PATHS = {"roce": 1, "local": 0.3}
 TROUBLE = ("RetryExceeded", "Disconnected", "ConnectionLost", "Unreachable")
 
 
 class Scene:
     """A server, a file at its place, and a client in the middle of moving it."""
 
-    def __init__(self, setting, command):
-        self.setting, self.command = setting, command
+    def __init__(self, setting, command, path):
+        self.setting, self.command, self.path = setting, command, path
         self.size = 150_000_000 if setting.large else 40_000_000
         for folder in ("served", "mine"):
             if not os.path.exists(setting.path(folder, "file")):
@@ -34,8 +36,8 @@ class Scene:
         words = ("get", server.url("file"), self.target)
         if self.command == "put":
             words = ("put", self.setting.path("mine", "file"), server.url("up"))
-        client = self.setting.start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(delay)
+        client = self.setting.start(*words, "--path", self.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(delay * PATHS[self.path])
         return client
 
     def check_target(self, complete_allowed=True):
@@ -58,8 +60,8 @@ def delays(seed):
     return [round(source.uniform(0.02, 0.6), 3) for _ in range(ROUNDS)]
 
 
-def server_dies(setting, command, seed):
-    scene = Scene(setting, command)
+def server_dies(setting, command, path, seed):
+    scene = Scene(setting, command, path)
     for delay in delays(seed):
         server = scene.serve()
         client = scene.begin(server, delay)
@@ -68,7 +70,7 @@ def server_dies(setting, command, seed):
         errors = errors.decode()
         if client.returncode == 0:
             check(scene.check_target(), "status 0 and no file")
-            say(f"{command}, server killed after {delay} s: it was done already")
+            say(f"{command} by {path}, server killed after {delay} s: it was done already")
             continue
         # Killed before the client came, its address may be another program's, which refuses.
         check(client.returncode == 1 and any(word in errors for word in (*TROUBLE, "ConnectionRefused")),
@@ -77,11 +79,11 @@ def server_dies(setting, command, seed):
         check("RetryExceeded" not in errors or "stopped or killed" in errors, f"the advice misleads: {errors}")
         # A server may die between naming the file and saying so.
         scene.check_target(complete_allowed=command == "put")
-        say(f"{command}, server killed after {delay} s: {errors.splitlines()[0]}")
+        say(f"{command} by {path}, server killed after {delay} s: {errors.splitlines()[0]}")
 
 
-def client_dies(setting, command, seed):
-    scene = Scene(setting, command)
+def client_dies(setting, command, path, seed):
+    scene = Scene(setting, command, path)
     server = scene.serve()
     for delay in delays(seed):
         client = scene.begin(server, delay)
@@ -92,7 +94,7 @@ def client_dies(setting, command, seed):
         wait_until(lambda: all_gone(server), "the server noticed")
         check(server.alive(), "the server ended")
         there = scene.check_target()
-        say(f"{command}, client killed after {delay} s: {'done already' if there else 'nothing is left'}")
+        say(f"{command} by {path}, client killed after {delay} s: {'done already' if there else 'nothing is left'}")
     scene.check_next_client(server)
     server.stop()
 
@@ -105,8 +107,8 @@ def all_gone(server):
                for peer in came)
 
 
-def server_stops(setting, command):
-    scene = Scene(setting, command)
+def server_stops(setting, command, path):
+    scene = Scene(setting, command, path)
     server = scene.serve()
     client = scene.begin(server, 0.15)
     server.process.send_signal(signal.SIGSTOP)
@@ -124,11 +126,11 @@ def server_stops(setting, command):
     scene.check_next_client(server)
     check(server.alive(), "the server ended")
     server.stop()
-    say(f"{command}, server stopped: {errors.splitlines()[0] if errors else 'it was done already'}")
+    say(f"{command} by {path}, server stopped: {errors.splitlines()[0] if errors else 'it was done already'}")
 
 
-def client_stops(setting, command):
-    scene = Scene(setting, command)
+def client_stops(setting, command, path):
+    scene = Scene(setting, command, path)
     server = scene.serve()
     client = scene.begin(server, 0.15)
     client.send_signal(signal.SIGSTOP)
@@ -149,39 +151,47 @@ def client_stops(setting, command):
     check(server.alive(), "the server ended")
     server.stop()
     said = errors.splitlines()[0] if errors else "ok"
-    say(f"{command}, client stopped: the server said: {told}; the client said: {said}")
+    say(f"{command} by {path}, client stopped: the server said: {told}; the client said: {said}")
 
 
 def get_when_the_server_is_killed(setting):
-    server_dies(setting, "get", 1)
+    for path in PATHS:
+        server_dies(setting, "get", path, 1)
 
 
 def put_when_the_server_is_killed(setting):
-    server_dies(setting, "put", 2)
+    for path in PATHS:
+        server_dies(setting, "put", path, 2)
 
 
 def get_when_the_client_is_killed(setting):
-    client_dies(setting, "get", 3)
+    for path in PATHS:
+        client_dies(setting, "get", path, 3)
 
 
 def put_when_the_client_is_killed(setting):
-    client_dies(setting, "put", 4)
+    for path in PATHS:
+        client_dies(setting, "put", path, 4)
 
 
 def get_when_the_server_is_stopped(setting):
-    server_stops(setting, "get")
+    for path in PATHS:
+        server_stops(setting, "get", path)
 
 
 def put_when_the_server_is_stopped(setting):
-    server_stops(setting, "put")
+    for path in PATHS:
+        server_stops(setting, "put", path)
 
 
 def get_when_the_client_is_stopped(setting):
-    client_stops(setting, "get")
+    for path in PATHS:
+        client_stops(setting, "get", path)
 
 
 def put_when_the_client_is_stopped(setting):
-    client_stops(setting, "put")
+    for path in PATHS:
+        client_stops(setting, "put", path)
 
 
 if __name__ == "__main__":

@@ -116,8 +116,8 @@ def who_was_alone_goes_on_when_others_come(setting):
     with TwoNetworks() as (here, there):
         server = serve(setting, here, "ping", "-s")
         first = Pinger(setting, there, server, "--op", "write", "--size", "100000")
-        check(len(here.left()) == 2, f"the port and the meeting place of one who is alone: {here.left()}")
-        wait_until(lambda: len(there.left()) == 2, "the client is there")
+        check(len(here.left()) == 3, f"the port, the meeting place and the offer of memory of one: {here.left()}")
+        wait_until(lambda: len(there.left()) == 3, "the client is there")
         late = serve(setting, here, "ping", "-s")
         Pinger(setting, there, late, count=20).finish()
         Pinger(setting, there, server, count=20).finish()

@@ -49,7 +49,7 @@ struct OpenOptions {
   std::string device{};     // name or IP address; empty: the best one there is, see Device::open()
   std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture; see Device::close_capture()
   std::uint32_t receive_buffer_bytes = 0;  // of the sockets below; 0: as much as one gets
-  std::optional<PathChoice> path{};        // nothing: what VERBENA_PATH says, or Roce
+  std::optional<PathChoice> path{};        // nothing: what VERBENA_PATH says, or Auto
   // Through shared memory: one copy of large messages, where the kernel lets processes read each other's
   // memory, and of READs and WRITEs in memory from Verbena. Otherwise two, and no memory but that of the
   // connection is shared. Nothing: what VERBENA_LOCAL_COPY says, or yes.

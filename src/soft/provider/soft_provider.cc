@@ -137,7 +137,7 @@ class SoftProvider final : public provider::Provider {
     device_options.address = choice->address;
     device_options.pcap_file = options.pcap_file;
     device_options.receive_buffer_bytes = options.receive_buffer_bytes;
-    device_options.path = options.path.value_or(PathChoice::Roce);
+    device_options.path = options.path.value_or(PathChoice::Auto);
     device_options.pull = options.pull.value_or(true);
     device_options.service_thread = options.service_thread;
     device_options.nic.cm = connection_management();

@@ -145,7 +145,7 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
                           HostDevice::Options& device) {
   const std::string roce = "same host: all connections go by RoCE, because ";
   if (options.path == PathChoice::Roce) {
-    device.path_reason = roce + "nobody asked for path=auto or path=local";
+    device.path_reason = roce + "path=roce was asked for";
     return {};
   }
   if (options.path == PathChoice::Auto && !options.pcap_file.empty()) {

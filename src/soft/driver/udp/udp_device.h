@@ -16,7 +16,7 @@ struct UdpDeviceOptions {
   std::string pcap_file;                   // empty: no capture
   std::uint32_t receive_buffer_bytes = 0;  // 0: as much as one gets
   std::uint32_t path_mtu = 0;              // 0: from the interface; otherwise no more than that
-  PathChoice path = PathChoice::Roce;
+  PathChoice path = PathChoice::Auto;
   bool pull = true;  // see OpenOptions
   bool service_thread = true;
   NicConfig nic;  // address, path MTU and source ports are filled in
