@@ -62,12 +62,27 @@ void examine_devices(std::vector<Finding>& findings) {
   }
 }
 
-Finding examine_opening() {
+// What connections within this host go by.
+void examine_same_host(std::vector<Finding>& findings, const Device& device) {
+  constexpr std::string_view kAbout = "same host: ";
+  for (const std::string& line : device.explain()) {
+    if (!line.starts_with(kAbout)) continue;
+    const bool obstacle = line.find("cannot be offered") != std::string::npos;
+    findings.push_back({"same host", obstacle ? Health::Advice : Health::Good, printable(line.substr(kAbout.size())),
+                        obstacle ? "The text names what is in the way; until then packets go." : ""});
+  }
+}
+
+void examine_opening(std::vector<Finding>& findings) {
   auto device = Device::open();
-  if (device)
-    return {"opening", Health::Good, "the default device opens, at " + device->address().to_string(), ""};
-  return {"opening", Health::Wrong, "the default device does not open: " + printable(device.error().to_string()),
-          "The text names who or what is in the way."};
+  if (!device) {
+    findings.push_back({"opening", Health::Wrong,
+                        "the default device does not open: " + printable(device.error().to_string()),
+                        "The text names who or what is in the way."});
+    return;
+  }
+  findings.push_back({"opening", Health::Good, "the default device opens, at " + device->address().to_string(), ""});
+  examine_same_host(findings, *device);
 }
 
 Finding examine_segmentation() {
@@ -92,6 +107,18 @@ Finding examine_locked_memory() {
       limit.rlim_cur == RLIM_INFINITY ? "any amount" : fmt::format("{} kB", std::uint64_t{limit.rlim_cur} >> 10);
   return {"memlock", Health::Good,
           "memory that may be locked: " + most + "; the software device locks none, NICs lock what is registered", ""};
+}
+
+Finding examine_descriptors() {
+  constexpr rlim_t kMany = 4096;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string found = fmt::format(
+      "a process may have {}; a connection within this host takes one, and the last quarter is left to the program",
+      std::uint64_t{limit.rlim_cur});
+  if (limit.rlim_cur >= kMany) return {"descriptors", Health::Good, found, ""};
+  return {"descriptors", Health::Advice, found,
+          fmt::format("For more connections that share memory: ulimit -n {}", std::uint64_t{kMany})};
 }
 
 Finding examine_environment() {
@@ -159,11 +186,12 @@ Finding examine_huge_pages(const std::string& proc, const std::string& sys) {
 std::vector<Finding> examine(const std::string& proc, const std::string& sys) {
   std::vector<Finding> findings;
   examine_devices(findings);
-  findings.push_back(examine_opening());
+  examine_opening(findings);
   findings.push_back(examine_soft_roce(sys));
   findings.push_back(examine_socket_buffers(proc));
   findings.push_back(examine_segmentation());
   findings.push_back(examine_clock(sys));
+  findings.push_back(examine_descriptors());
   findings.push_back(examine_locked_memory());
   findings.push_back(examine_huge_pages(proc, sys));
   findings.push_back(examine_environment());

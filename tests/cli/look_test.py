@@ -128,8 +128,15 @@ def the_machine_is_examined(setting):
     output, _ = run(setting, "doctor", "--json")
     told = json.loads(output)
     subjects = {one["subject"] for one in told["findings"]}
-    check({"devices", "opening", "Soft-RoCE", "socket buffers", "GSO/GRO", "clock",
+    check({"devices", "opening", "same host", "Soft-RoCE", "socket buffers", "GSO/GRO", "clock", "descriptors",
            "memlock", "huge pages", "environment"} <= subjects and told["ok"], output)
+
+    def same_host(**environment):
+        found = json.loads(run(setting, "doctor", "--json", **environment)[0])["findings"]
+        return next(one["found"] for one in found if one["subject"] == "same host")
+
+    check("shares memory with processes of this user" in same_host(), same_host())
+    check("path=roce was asked for" in same_host(VERBENA_PATH="roce"), same_host(VERBENA_PATH="roce"))
     check(all((one["health"] == "good") != bool(one["what_to_do"]) for one in told["findings"]), output)
     text, _ = run(setting, "doctor")
     check(len(text.splitlines()) >= len(told["findings"]), text)
