@@ -31,7 +31,7 @@ struct TransferOptions {
 
 constexpr std::string_view kCounters[] = {"rdma_reads",    "rdma_read_bytes",   "rdma_writes",  "rdma_write_bytes",
                                           "served_reads",  "served_read_bytes", "served_writes", "served_write_bytes",
-                                          "retransmitted_pkts"};
+                                          "sent_pkts",     "retransmitted_pkts"};
 
 // Speaks on stderr of what goes wrong and how far it is.
 class Console final : public TransferObserver {
