@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process can hold and how fast it gets there.
 //
-//   bench_capacity               prints "connections<TAB>1/s", "idle_cpu<TAB>%"
+//   bench_capacity               prints "connections<TAB>1/s" by packets, "idle_cpu<TAB>%"
+//   bench_capacity local         prints "connections<TAB>1/s" through shared memory
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "verbena/verbena.h"
@@ -31,8 +34,9 @@ double seconds(clockid_t clock) {
 }
 
 // Both ends in one thread, one connection after the other: what is measured is work, not waiting.
-double connections_per_second() {
-  Device client = must(Device::open()), server = must(Device::open());
+double connections_per_second(PathChoice path) {
+  Device client = must(Device::open(OpenOptions{.path = path}));
+  Device server = must(Device::open(OpenOptions{.path = path}));
   ProgressEngine engine = must(ProgressEngine::create(client, {.wait = WaitMode::Busy}));
   if (!engine.add(server)) std::exit(1);
   const ConnectionOptions small{.queues = {.max_send_requests = 16, .max_receive_requests = 16}};
@@ -58,9 +62,20 @@ double idle_cpu_percent() {
   return 100 * (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - begin);
 }
 
+// Each end of a connection through shared memory is a descriptor.
+void allow_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
-int main() {
-  std::printf("idle_cpu\t%.3f\t%%\n", idle_cpu_percent());
-  std::printf("connections\t%.0f\t1/s\n", connections_per_second());
+int main(int argc, char** argv) {
+  const bool local = argc == 2 && std::strcmp(argv[1], "local") == 0;
+  if (argc > 2 || (argc == 2 && !local)) return 2;
+  allow_descriptors();
+  if (!local) std::printf("idle_cpu\t%.3f\t%%\n", idle_cpu_percent());
+  std::printf("connections\t%.0f\t1/s\n", connections_per_second(local ? PathChoice::Local : PathChoice::Roce));
 }

@@ -82,8 +82,8 @@ def ping_pong(protocol, path="lo"):
     return run
 
 
-def capacity(name):
-    return lambda lab: metric(lab.run([lab.program("bench_capacity")]), name)
+def capacity(name, *words):
+    return lambda lab: metric(lab.run([lab.program("bench_capacity"), *words]), name)
 
 
 def ceiling(payload, frames=("copy", "gather"), path="lo"):
@@ -204,6 +204,7 @@ FIGURES = {
     "veth-tcp-pingpong": ping_pong("tcp", "veth"),
     "veth-ceiling": ceiling(4096, path="veth"),
     "connections": capacity("connections"),
+    "local-connections": capacity("connections", "local"),
     "idle-cpu": capacity("idle_cpu"),
     "bare-packet-rate": rate(ceiling(24, ("raw",)), 24),  # SEND of 8 bytes: 12 header, 8 payload, 4 CRC
     "form-polled": form("polled"),
@@ -271,6 +272,7 @@ def _rows():
         yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-tcp-pingpong", "<= 1")
     yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
     yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
+    yield Row("local.connections.rate", "1/s", "local-connections", goal=">= 1000")
     yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")
     for name in ("callback", "awaited"):
         yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
