@@ -11,7 +11,8 @@ WAYS = [("local", "local", True), ("auto", "auto", True), ("auto", "roce", False
 
 
 def packets_sent(setting, name, *words):
-    """Runs a command, and returns how many packets its device counted."""
+    """Runs a command, and returns how many packets its device counted, but for answers of connection management to
+    whoever looks for another that had the address before; and whether it counted a connection through memory."""
     folder = setting.path(name)
     os.environ["VERBENA_COUNTERS"] = folder
     try:
@@ -20,7 +21,8 @@ def packets_sent(setting, name, *words):
         del os.environ["VERBENA_COUNTERS"]
     (counters,) = os.listdir(folder)
     with open(os.path.join(folder, counters), encoding="utf-8") as text:
-        return int(re.search(r"sent_pkts (\d+)", text.read()).group(1))
+        count = {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text.read(), re.MULTILINE)}
+    return count["sent_pkts"] - count["sent_cm_pkts"], count.get("local_connections", 0) == 1
 
 
 def both_ends_take_the_path_they_can(setting):
@@ -28,10 +30,10 @@ def both_ends_take_the_path_they_can(setting):
         server = Server(setting, "pingpong", "-n", "200", "-c", "--path", theirs)
         host, port = server.address.rsplit(":", 1)
         words = ["pingpong", host, "-p", port, "-n", "200", "-c", "--path", ours]
-        sent = packets_sent(setting, f"{theirs}-{ours}", *words)
+        sent, counted = packets_sent(setting, f"{theirs}-{ours}", *words)
         server.process.communicate(timeout=PATIENCE)
         check(server.process.returncode == 0, server.errors())
-        check((sent == 0) == shared, f"{theirs} and {ours}: {sent} packets")
+        check((sent == 0) == shared == counted, f"{theirs} and {ours}: {sent} packets, {counted}")
     say(f"{len(WAYS)} pairs of --path")
 
 
