@@ -91,8 +91,8 @@ class Nic final {
   void take_back(Qpn qpn, Key rkey);
   // What came of asking the peer for one. False: it is not used.
   bool handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open);
-  // The peer of a queue pair on rings is gone.
-  void handle_hang_up(Instant now, Qpn qpn);
+  // The peer of a queue pair on rings is gone. By connection management it may say farewell until `at`.
+  void handle_hang_up(Instant now, Qpn qpn, Instant at);
   // One bounded turn over what peers wrote into rings, but for quiet ones. True when there was anything.
   bool handle_records(Instant now);
   // Of many rings, those without use for a while are quiet: nobody looks at them, and they stay announced. A peer that

@@ -73,9 +73,13 @@ void Nic::refuse_path(Qpn qpn) {
   fail(*qp, AsyncEventType::QpFatal);
 }
 
-void Nic::handle_hang_up(Instant now, Qpn qpn) {
+void Nic::handle_hang_up(Instant now, Qpn qpn, Instant at) {
   Qp* const qp = find(qpn);
   if (qp == nullptr || qp->local == nullptr || !qp->local->link) return;
+  if (at > now) {
+    qp->local->ends_at = at;
+    return look_again(*qp, at);
+  }
   qp->local->transport.handle_hang_up(now);
   schedule(now, *qp);
   settle_broken_queues(now);
@@ -151,14 +155,20 @@ void Nic::schedule_local(Instant now, Qp& qp) {
     return;
   }
   if (local.transport.ready(now)) append(kLocalReady, qp);
-  const Instant at = local.transport.deadline();
+  const Instant at = deadline_of(qp);
   if (at > now) return look_again(qp, at);
   // What is due leaves with what is ready; or it waits for room, of which the peer tells.
   if (!qp.hooks[kLocalReady].linked) look_again(qp, now + kLongestWaitForRoom);
 }
 
 void Nic::handle_local_timeout(Instant now, Qp& qp) {
-  if (qp.path == Path::Local) return qp.local->transport.handle_timeout(now);
+  if (qp.path == Path::Local) {
+    if (now >= qp.local->ends_at) {
+      qp.local->ends_at = Instant::never();
+      qp.local->transport.handle_hang_up(now);
+    }
+    return qp.local->transport.handle_timeout(now);
+  }
   if (qp.local->waits_until > now || qp.state() != QueuePairState::Rts) return;
   ++counters_.retry_exceeded_err;
   qp.complete_oldest_send(CompletionStatus::RetryExceeded, 0);

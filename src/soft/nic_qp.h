@@ -27,6 +27,7 @@ struct Nic::Qp final : core::QueuePair {
     verbena::local::Transport transport;
     std::optional<LocalLink> link;  // while attached
     Instant waits_until = Instant::never();  // undecided, and something was posted
+    Instant ends_at = Instant::never();      // the peer hung up: its farewell may still come
     Instant used_at{};                       // the peer's ring had something, or ours got something
   };
   std::unique_ptr<Local> local;

@@ -160,7 +160,8 @@ Instant Nic::settle_deadlines() {
 // Of a queue pair of which nothing waits to leave.
 Instant Nic::deadline_of(const Qp& qp) const {
   if (qp.path == verbena::local::Path::Roce) return qp.transport.deadline();
-  return qp.path == verbena::local::Path::Local ? qp.local->transport.deadline() : qp.local->waits_until;
+  if (qp.path == verbena::local::Path::Undecided) return qp.local->waits_until;
+  return std::min(qp.local->transport.deadline(), qp.local->link ? qp.local->ends_at : Instant::never());
 }
 
 bool Nic::emit_management(Instant now, roce::Train& train) {

@@ -227,7 +227,7 @@ TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_is_copied_by_a_call) {
   pair.of_b.gone = true;
   pair.a.fetch_or_write(Op::RdmaRead, 3, 0, 64, pair.b, 0);
   pair.a.transport->emit(pair.now);
-  pair.a.transport->handle_records(pair.now);
+  pair.a.transport->handle_hang_up(pair.now);
   EXPECT_EQ(pair.a.sent().back().status, Status::RetryExceeded);
 }
 

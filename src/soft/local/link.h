@@ -36,8 +36,8 @@ struct Link {
   core::Counters& counters;
   RandomSource& random;
   std::optional<Channel> channel;
-  bool peer_pulls = false;                      // it said so
-  bool peer_gone = false;                       // seen by a pull
+  bool peer_pulls = false;  // it said so
+  bool peer_gone = false;   // seen by a copy: nothing more is read, and the socket tells
   std::unique_ptr<PeerRegions> peer_regions{};  // from the first request on that could use one
 
   core::PdId pd() const { return qp.init().pd; }

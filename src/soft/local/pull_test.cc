@@ -232,11 +232,12 @@ TEST(LocalPull, q051_what_a_dead_peer_named_is_neither_completed_nor_acknowledge
   pair.of_a.gone = true;
   while (pair.b.transport->handle_records(pair.now)) continue;
   EXPECT_FALSE(pair.b.transport->ready(pair.now));
+  EXPECT_TRUE(pair.b.sent().empty()) << "why it is gone is said by others";
+  pair.b.transport->handle_hang_up(pair.now);
   const auto sent = pair.b.sent();
   EXPECT_EQ(statuses(sent), Statuses{Status::RetryExceeded});
   EXPECT_EQ(sent.at(0).vendor_error, core::kVendorPeerEnded);
   EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
-  pair.b.transport->handle_hang_up(pair.now);
   EXPECT_TRUE(pair.b.transport->finished());
 }
 

@@ -134,7 +134,6 @@ bool Transport::handle_records(Instant now) {
   const bool whole = fault_guard::run([this, now, &anything] { anything = read_turn(now); });
   if (!whole || link_.channel->in.state() == RingState::Corrupt) broken_ = true;
   if (broken_) break_off();
-  if (link_.peer_gone) handle_peer_ended();
   if (!anything) responder_.handle_pause();
   return anything;
 }
@@ -270,7 +269,6 @@ bool Transport::emit(Instant now) {
   bool published = false;
   const bool whole = fault_guard::run([this, now, &published] { published = write_turn(now); });
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
-  if (link_.peer_gone) peer_ended_ = true;
   settle();
   return published;
 }

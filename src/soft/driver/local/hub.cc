@@ -158,7 +158,7 @@ void Hub::handle_hang_ups(Instant now) {
     if (found == sockets_.end()) continue;
     const Qpn qpn = found->second.qpn;
     entries_.at(qpn.value()).reason += ", which has ended or closed it";
-    nic_->handle_hang_up(now, qpn);
+    nic_->handle_hang_up(now, qpn, now + options_.farewell);
   }
 }
 

@@ -37,6 +37,7 @@ class Hub final : public Paths {
     IdSlot ids{};  // queue pair numbers are of it, which tells who of an address is asked; all offer alike
     bool required = false;  // queue pairs that find no memory to share get no path at all
     bool pull = true;  // one copy where it is possible: of large messages, and to and from regions that peers grant
+    Duration farewell{};  // after a hang-up what connection management says of it comes first, for that long
     std::uint32_t ring_capacity = kRingCapacity;
   };
   // Offers from now on. Errors: AddressInUse (somebody else offers for that slot of the address), those of the system.

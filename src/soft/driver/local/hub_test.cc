@@ -39,9 +39,10 @@ Gid address(std::uint8_t number) {
 
 // A device with one queue pair, without a network.
 struct Side {
-  explicit Side(std::uint8_t number, bool required = false, IdSlot ids = {})
+  explicit Side(std::uint8_t number, bool required = false, IdSlot ids = {}, Duration farewell = {})
       : random(number + ids.value), nic(config(number, ids), random) {
-    auto opened = Hub::open({.address = nic.config().address, .ids = ids, .required = required});
+    auto opened = Hub::open(
+        {.address = nic.config().address, .ids = ids, .required = required, .farewell = farewell});
     EXPECT_TRUE(opened) << opened.error().to_string();
     hub = std::move(*opened);
     hub->serve(nic);
@@ -378,6 +379,41 @@ TEST(Hub, a_peer_that_goes_ends_what_is_outstanding) {
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].status, CompletionStatus::RetryExceeded);
   EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+}
+
+TEST(Hub, a_peer_that_goes_may_say_farewell_first) {
+  constexpr Duration kFarewell = Duration::milliseconds(100);
+  Side a(1, false, {}, kFarewell);
+  auto b = std::make_unique<Side>(2);
+  EXPECT_TRUE(a.to_rtr(b->endpoint()));
+  a.to_rts(0);  // no period of its own
+  b->connect(a.endpoint());
+  a.turn();
+  a.write(1, *b, 8);
+  a.turn();
+  b.reset();
+  a.turn();
+  EXPECT_TRUE(a.completions().empty()) << "connection management is first";
+  EXPECT_EQ(a.nic.settle_deadlines(), a.now + kFarewell);
+  a.now = a.now + kFarewell;
+  a.turn();
+  const auto done = a.completions();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].vendor_error, core::kVendorPeerEnded);
+  EXPECT_TRUE(a.nic.settle_deadlines().is_never());
+}
+
+TEST(Hub, a_peer_that_goes_unused_is_said_once) {
+  Side a(1, false, {}, Duration::milliseconds(100));
+  auto b = std::make_unique<Side>(2);
+  a.connect(b->endpoint());
+  b->connect(a.endpoint());
+  a.turn();
+  b.reset();
+  a.turn();
+  a.now = a.now + Duration::milliseconds(100);
+  a.turn();
+  EXPECT_TRUE(a.nic.settle_deadlines().is_never()) << "nothing comes any more";
 }
 
 TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {

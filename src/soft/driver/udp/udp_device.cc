@@ -140,6 +140,10 @@ class UdpPort final : public Port {
   std::map<Gid, std::string> hints_;
 };
 
+// A peer whose queue pair fails lets go of the memory at once, and says so by connection management when its program is
+// told of the failure.
+constexpr Duration kFarewell = Duration::milliseconds(100);
+
 // The hub, or why there is none.
 Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, const IdSlot& ids,
                           HostDevice::Options& device) {
@@ -153,7 +157,8 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
     return {};
   }
   auto hub = local::Hub::open(
-      {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull});
+      {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull,
+       .farewell = kFarewell});
   if (hub) {
     device.hub = std::move(*hub);
     return {};
