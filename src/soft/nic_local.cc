@@ -78,6 +78,7 @@ void Nic::handle_hang_up(Instant now, Qpn qpn, Instant at) {
   if (qp == nullptr || qp->local == nullptr || !qp->local->link) return;
   if (at > now) {
     qp->local->ends_at = at;
+    qp->local->transport.stop_copying();
     return look_again(*qp, at);
   }
   qp->local->transport.handle_hang_up(now);
@@ -224,7 +225,7 @@ void Nic::take_back_all(Qp& qp) {
 void Nic::take_back_of_all(Key rkey) {
   const core::MemoryRegion* const region = memory_.remote_region(rkey);
   if (region == nullptr || !region->lent) return;
-  for (Qp* qp = lists_[kAttached].first; qp != nullptr; qp = qp->hooks[kAttached].next) take_back(*qp, rkey);
+  for (const auto& [number, qp] : qps_) take_back(*qp, rkey);
 }
 
 bool Nic::handle_records(Instant now) {

@@ -37,6 +37,7 @@ struct Link {
   RandomSource& random;
   std::optional<Channel> channel;
   bool peer_pulls = false;  // it said so
+  bool peer_leaves = false;  // nothing is copied directly any more
   bool peer_gone = false;   // seen by a copy: nothing more is read, and the socket tells
   std::unique_ptr<PeerRegions> peer_regions{};  // from the first request on that could use one
 

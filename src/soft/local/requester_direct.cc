@@ -23,7 +23,7 @@ constexpr std::uint32_t kWorthWaiting = 4096;
 // Where the request goes, when it can go there directly.
 const PeerRegion* Requester::reach(const SendWqe& wqe) {
   RegionSource* const source = link_.channel->regions;
-  if (source == nullptr || wqe.length == 0 || (state_.began && !state_.direct)) return nullptr;
+  if (source == nullptr || link_.peer_leaves || wqe.length == 0 || (state_.began && !state_.direct)) return nullptr;
   const bool writes = wqe.opcode == SendOpcode::RdmaWrite;
   if (!writes && wqe.opcode != SendOpcode::RdmaRead) return nullptr;
   if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();

@@ -106,7 +106,7 @@ void Transport::detach() {
   link_.peer_regions.reset();
   link_.qp.set_recall(nullptr);
   link_.channel.reset();
-  link_.peer_pulls = link_.peer_gone = false;
+  link_.peer_pulls = link_.peer_gone = link_.peer_leaves = false;
   send_.period_end = Instant::never();
 }
 

@@ -41,6 +41,8 @@ class Transport final : private core::RequestRecall {
   // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
   // memory.
   bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }
+  // The peer lets go: nothing that is copied to it would arrive.
+  void stop_copying() { link_.peer_leaves = true; }
   // What RegionSource::ask() brought. False: nobody asked, and it is not used.
   bool handle_region(const PeerRegion& region, bool open);
 

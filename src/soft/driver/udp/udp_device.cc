@@ -142,7 +142,7 @@ class UdpPort final : public Port {
 
 // A peer whose queue pair fails lets go of the memory at once, and says so by connection management when its program is
 // told of the failure.
-constexpr Duration kFarewell = Duration::milliseconds(100);
+constexpr Duration kFarewell = Duration::milliseconds(50);
 
 // The hub, or why there is none.
 Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, const IdSlot& ids,
