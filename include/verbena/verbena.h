@@ -23,3 +23,7 @@
 #include "verbena/device/environment.h"
 #include "verbena/device/registration_cache.h"
 #include "verbena/device/remote_memory.h"
+#include "verbena/messaging/options.h"
+#include "verbena/messaging/protocol.h"
+#include "verbena/messaging/receiver.h"
+#include "verbena/messaging/sender.h"

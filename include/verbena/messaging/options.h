@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ends of a message protocol are made with, and what they counted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "verbena/connection/connection.h"
+#include "verbena/messaging/protocol.h"
+
+namespace verbena::messaging {
+
+// A sender's own limit, whatever the receiver would take. 0: none.
+struct RateLimit {
+  std::uint64_t messages_per_second = 0;
+  std::uint64_t bytes_per_second = 0;
+  std::uint32_t burst = 16;  // messages that may go at once after a pause
+
+  bool operator==(const RateLimit&) const = default;
+};
+
+struct Options {
+  Kind kind{};  // the same at both ends
+  // Longest message, bytes. Of both ends' the smaller holds.
+  std::uint32_t max_message_bytes = 4096;
+  // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds; of
+  // SharedReceive, the receives of all senders together.
+  std::uint32_t depth = 64;
+  // Of a ring, for the protocols that have one.
+  std::uint64_t ring_bytes = std::uint64_t{1} << 20;
+  std::uint32_t max_senders = 64;  // that a receiver takes
+  RateLimit rate{};                // of a sender
+  // Device, protection domain, timeouts, packet marks. `queues` and `receive_pool` are the protocol's to
+  // choose.
+  ConnectionOptions connection{};
+};
+
+// Why a message did not go.
+enum class [[nodiscard]] SendStatus : std::uint8_t{
+    Ok,
+    NoCredit,     // the receiver has no room: try again when it gave something back
+    NoBuffer,     // this side's own buffers are all on their way
+    RateLimited,  // Options::rate
+    TooLong,      // over max_message_bytes()
+    Closed,       // closed here, or broken: status() says
+};
+std::string_view to_string(SendStatus status);
+
+// A message of one sender: 1, 2, 3 ...
+using MessageId = std::uint64_t;
+
+struct SendResult {
+  SendStatus status = SendStatus::Ok;
+  std::size_t taken = 0;  // messages that go; with a refusal, the index of the refused one
+  MessageId last = 0;     // the last that goes; 0 when none does
+  explicit operator bool() const { return status == SendStatus::Ok; }
+};
+
+struct SenderCounters {
+  std::uint64_t messages = 0, bytes = 0;
+  std::uint64_t inlined = 0;    // that went without a buffer
+  std::uint64_t lent = 0;       // that went from the user's memory
+  std::uint64_t posts = 0;      // batches handed to the device
+  std::uint64_t no_credit = 0;  // refusals by reason
+  std::uint64_t no_buffer = 0, rate_limited = 0, too_long = 0;
+  std::uint64_t credit_messages = 0;  // from the receiver
+};
+
+struct ReceiverCounters {
+  std::uint64_t messages = 0, bytes = 0;
+  std::uint64_t given_back = 0;
+  std::uint64_t credit_messages = 0;  // to the senders
+  std::uint64_t peers_refused = 0;    // that wanted another protocol, or were too many
+  std::uint64_t peers_lost = 0;       // that ended without closing
+};
+
+}  // namespace verbena::messaging

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of a message protocol.
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "verbena/async/progress_engine.h"
+#include "verbena/async/resumption.h"
+#include "verbena/async/task.h"
+#include "verbena/base/result.h"
+#include "verbena/connection/listener.h"
+#include "verbena/messaging/options.h"
+
+namespace verbena::messaging {
+
+class ReceiverEnd;
+class ReceiverPeer;
+
+// A sender, as its receiver numbers them: 0, 1, 2 ... None is used twice.
+using PeerId = std::uint32_t;
+
+// A message where it arrived. Destroying it gives the memory back, and with it the sender's credit.
+//
+// Lifetime: the receiver outlives it; its sender need not.
+class Message {
+ public:
+  Message() = default;  // empty
+  // For the library: `from` counts it as outstanding.
+  Message(ReceiverPeer& from, PeerId peer, std::span<const std::byte> bytes, std::uint64_t token)
+      : from_(&from),
+        data_(bytes.data()),
+        size_(static_cast<std::uint32_t>(bytes.size())),
+        peer_(peer),
+        token_(token) {}
+  Message(Message&& other) noexcept
+      : from_(std::exchange(other.from_, nullptr)),
+        data_(other.data_),
+        size_(other.size_),
+        peer_(other.peer_),
+        token_(other.token_) {}
+  Message& operator=(Message&& other) noexcept {
+    std::swap(from_, other.from_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(peer_, other.peer_);
+    std::swap(token_, other.token_);
+    return *this;
+  }
+  ~Message() {
+    if (from_ != nullptr) give_back();
+  }
+
+  bool empty() const { return from_ == nullptr; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  PeerId peer() const { return peer_; }
+  // Now. It is empty then.
+  void give_back();
+
+ private:
+  ReceiverPeer* from_ = nullptr;
+  const std::byte* data_ = nullptr;
+  std::uint32_t size_ = 0;
+  PeerId peer_ = 0;
+  std::uint64_t token_ = 0;  // the protocol's
+};
+
+// A wait for a message: co_await receiver.async_receive(). Nothing is allocated. Those who wait are served in
+// line.
+class [[nodiscard]] Receiving : private detail::Resumption {
+ public:
+  Receiving(ReceiverEnd& end, Instant deadline) : end_(&end), deadline_(deadline) {}
+  bool await_ready();
+  void await_suspend(std::coroutine_handle<> who);
+  // Errors as Receiver::receive().
+  Result<Message> await_resume();
+
+ private:
+  friend class ReceiverEnd;
+  ReceiverEnd* end_;
+  Instant deadline_;
+  bool cancelled_ = false;
+  Message message_;
+};
+
+// Receives messages of one or many senders, by the protocol its options name: those of each in order.
+//
+//   auto receiver = messaging::Receiver::create(engine, {.kind = {messaging::Protocol::SendReceive}});
+//   listener.on_request([&] { receiver->accept(*listener.poll_request()); });
+//   while (auto message = receiver->receive()) use(message->bytes());
+//
+// Back-pressure: a message that is not given back keeps its memory, and its sender waits; memory_bytes() does
+// not grow with what senders have to say. Messages may be given back in any order. Waiting:
+// traits_of(kind).interrupts says whether a message wakes who waits. Where it does not, waits look at the
+// memory every microsecond, and try_receive() is the better way.
+// Errors: one sender's end is not another's affair; see on_peer_end().
+// Lifetime: the engine and the device outlive it. Threads: the engine's.
+class Receiver {
+ public:
+  // Errors: InvalidArgument (options that do not go together, sizes), NotSupported, ResourceExhausted.
+  static Result<Receiver> create(ProgressEngine& engine, const Options& options = {});
+  explicit Receiver(std::unique_ptr<ReceiverEnd> end);  // for the library
+  Receiver(Receiver&& other) noexcept;
+  Receiver& operator=(Receiver&& other) noexcept;
+  ~Receiver();
+
+  // ---- Senders.
+  // Answers one that connects; it may send at once. Errors: InvalidArgument (its options do not go together
+  // with ours; it is told), ProtocolError (no sender), ResourceExhausted (max_senders are there),
+  // ConnectionLost.
+  Result<PeerId> accept(ConnectionRequest request);
+  // Connects to a sender that listens. Errors as Sender::connect().
+  Result<PeerId> connect(std::string_view address);
+  Task<Result<PeerId>> async_connect(std::string_view address);
+  // Ends with that sender: it is told that its receiver closed. What has arrived can be received. False: no
+  // such sender is there.
+  bool disconnect(PeerId peer);
+  std::size_t peers() const;
+  // Runs f(peer, how) from the engine once for each sender: no error when it closed and all it sent has
+  // arrived, else why it was lost. Messages of it may still wait.
+  void on_peer_end(std::function<void(PeerId, const Result<void>&)> f);
+
+  // ---- Messages. Looks at the memory first; finding nothing, drives the engine once and looks again.
+  std::optional<Message> try_receive();
+  // Up to out.size() of them; how many.
+  std::size_t try_receive(std::span<Message> out);
+  // Drives the engine until there is one. Errors: DeadlineExceeded, Cancelled; and when no sender is left,
+  // and there has been one: Disconnected, or what broke the last.
+  Result<Message> receive(Duration timeout = Duration::forever());
+  Receiving async_receive(Duration timeout = Duration::forever());
+  // Those that wait end as Cancelled.
+  void cancel_waiting();
+  // Runs f(message) from the engine for each. An empty f takes it back.
+  void on_message(std::function<void(Message)> f);
+
+  // ---- What it is.
+  const Kind& kind() const;
+  std::uint32_t max_message_bytes() const;
+  std::uint64_t memory_bytes() const;  // registered, for all senders
+  const ReceiverCounters& counters() const;
+
+ private:
+  std::unique_ptr<ReceiverEnd> end_;
+};
+
+}  // namespace verbena::messaging

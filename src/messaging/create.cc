@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a kind to the protocol behind it.
+#include <string>
+
+#include "messaging/receiver_end.h"
+#include "messaging/send_receive.h"
+#include "messaging/sender_end.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+constexpr std::uint32_t kMaxDepth = 1u << 16;
+
+// What no protocol takes.
+Result<void> check(ProgressEngine& engine, const Options& options) {
+  const auto refuse = [&](const std::string& why) {
+    return Error(ErrorCode::InvalidArgument, "messages by " + to_string(options.kind) + ": " + why);
+  };
+  if (options.max_message_bytes == 0) return refuse("max_message_bytes is 0");
+  if (options.depth == 0 || options.depth > kMaxDepth)
+    return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +
+                  std::to_string(kMaxDepth));
+  if (options.max_senders == 0) return refuse("max_senders is 0");
+  Device* const device = options.connection.device;
+  const DeviceInfo& info = (device != nullptr ? *device : engine.device()).info();
+  if (options.depth + 16 > info.max_requests)
+    return refuse("a depth of " + std::to_string(options.depth) + ", and the device's queues hold " +
+                  std::to_string(info.max_requests) + " requests");
+  return {};
+}
+
+template <class End>
+Result<std::unique_ptr<End>> unknown(const Options& options) {
+  return Error(ErrorCode::NotSupported, "messages by " + to_string(options.kind) + ": not there yet");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, const Options& options) {
+  if (auto ok = check(engine, options); !ok) return ok.error();
+  std::unique_ptr<SenderEnd> end;
+  switch (options.kind.protocol) {
+    case Protocol::SendReceive:
+      end = std::make_unique<SendReceiveSender>(engine, options);
+      break;
+    default:
+      return unknown<SenderEnd>(options);
+  }
+  if (auto ok = end->open(); !ok) return ok.error();
+  return end;
+}
+
+Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine, const Options& options) {
+  if (auto ok = check(engine, options); !ok) return ok.error();
+  std::unique_ptr<ReceiverEnd> end;
+  switch (options.kind.protocol) {
+    case Protocol::SendReceive:
+      end = std::make_unique<SendReceiveReceiver>(engine, options);
+      break;
+    default:
+      return unknown<ReceiverEnd>(options);
+  }
+  if (auto ok = end->open(); !ok) return ok.error();
+  return end;
+}
+
+}  // namespace verbena::messaging

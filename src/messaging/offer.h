@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ends of a message protocol tell each other before the first message, as private data of the
+// connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "verbena/base/device_info.h"
+#include "verbena/base/result.h"
+#include "verbena/device/remote_memory.h"
+#include "verbena/messaging/protocol.h"
+
+namespace verbena::messaging {
+
+enum class Role : std::uint8_t { Sender = 1, Receiver = 2 };
+
+// The connecting end offers, the accepting end answers with what holds from then on.
+//
+//     0      1          2        3     4      5        6       7      8          12      16     36      44
+//     | role | protocol | commit | ack | ring | fenced | flags | zero | longest  | depth | memory | extra |
+//     'M' | 1 | check | memory: address (8), length (8), key (4); flags: bit 0 is order_in_write;
+//     little-endian; check as in RemoteMemory
+struct Offer {
+  static constexpr std::size_t kWireBytes = 48;
+  static constexpr std::uint8_t kVersion = 1;
+
+  Role role = Role::Sender;
+  Kind kind{};
+  bool order_in_write = false;          // what is written to this end's memory is placed in ascending order
+  std::uint32_t max_message_bytes = 0;  // not 0
+  std::uint32_t depth = 0;              // not 0
+  RemoteMemory memory{};                // the protocol's, at this end
+  std::uint64_t extra = 0;              // the protocol's
+
+  std::array<std::byte, kWireBytes> to_bytes() const;
+  // What follows is ignored. Errors: ProtocolError (no offer, another version, values there are not,
+  // damaged).
+  static Result<Offer> from_bytes(std::span<const std::byte> bytes);
+
+  bool operator==(const Offer&) const = default;
+};
+
+// What holds between two ends: the smaller sizes, and the receiver's choice of commit, acknowledgement and
+// ring. Errors: InvalidArgument (two senders, two receivers, two protocols), in words for both ends' users.
+struct Settled {
+  Kind kind{};
+  std::uint32_t max_message_bytes = 0;
+  std::uint32_t depth = 0;
+};
+Result<Settled> settle(const Offer& ours, const Offer& theirs);
+
+// What is written to this device's memory is placed in ascending order (memory-model.md).
+bool promises_order_in_write(const DeviceInfo& device);
+
+// The same kind where the receiver's device promises the order that it needs, else the nearest that does
+// without.
+Kind without_order_in_write(const Kind& kind);
+
+}  // namespace verbena::messaging

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocols as data: names and traits.
+#include "verbena/messaging/protocol.h"
+
+#include <array>
+
+#include "verbena/messaging/options.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+struct Row {
+  Protocol protocol;
+  std::string_view name;
+  Traits traits;
+};
+
+constexpr PassiveSide kNobody = PassiveSide::None;
+constexpr PassiveSide kSender = PassiveSide::Sender;
+
+//                                                        zero  var.   passive  intr.  non-bl. shares order
+//                                                        trips
+constexpr std::array<Row, 7> kRows{{
+    {Protocol::SendReceive, "send-receive", {false, false, kNobody, true, true, false, false, 0}},
+    {Protocol::SharedReceive, "shared-receive", {false, false, kNobody, true, true, true, false, 0}},
+    {Protocol::DirectWrite, "direct-write", {true, false, kNobody, false, true, false, true, 0}},
+    {Protocol::BufferedWrite, "buffered-write", {false, true, kNobody, false, false, false, false, 0}},
+    {Protocol::SharedWrite, "shared-write", {false, true, kNobody, true, false, true, false, 1}},
+    {Protocol::DirectRead, "direct-read", {true, true, kNobody, true, true, true, false, 1}},
+    {Protocol::BufferedRead, "buffered-read", {false, true, kSender, false, false, false, false, 1}},
+}};
+
+const Row& row_of(Protocol protocol) {
+  for (const Row& row : kRows)
+    if (row.protocol == protocol) return row;
+  return kRows.front();
+}
+
+// A word of a kind's name, and the choice it is.
+struct Choice {
+  std::string_view word;
+  Protocol of;  // a protocol that has it; rings: see has_ring()
+  void (*apply)(Kind&);
+  bool (*is)(const Kind&);
+};
+
+constexpr std::array<Choice, 5> kChoices{{
+    {"offset", Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Offset; },
+     [](const Kind& k) { return k.commit == Commit::Offset; }},
+    {"reversed", Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Reversed; },
+     [](const Kind& k) { return k.commit == Commit::Reversed; }},
+    {"read", Protocol::BufferedWrite, [](Kind& k) { k.acknowledge = Acknowledge::Read; },
+     [](const Kind& k) { return k.acknowledge == Acknowledge::Read; }},
+    {"double-mapped", Protocol::BufferedWrite, [](Kind& k) { k.ring = RingMemory::DoubleMapped; },
+     [](const Kind& k) { return k.ring == RingMemory::DoubleMapped; }},
+    {"fenced", Protocol::DirectRead, [](Kind& k) { k.fenced = true; },
+     [](const Kind& k) { return k.fenced; }},
+}};
+
+bool has_ring(Protocol protocol) {
+  return protocol == Protocol::BufferedWrite || protocol == Protocol::SharedWrite ||
+         protocol == Protocol::BufferedRead;
+}
+
+bool has_choice(Protocol protocol, const Choice& choice) {
+  return choice.of == protocol || (choice.word == "double-mapped" && has_ring(protocol));
+}
+
+Error unknown(std::string_view text, const std::string& why) {
+  return Error(ErrorCode::InvalidArgument, "message protocol \"" + std::string(text) + "\": " + why);
+}
+
+}  // namespace
+
+Traits traits_of(const Kind& kind) {
+  Traits traits = row_of(kind.protocol).traits;
+  if (kind.protocol != Protocol::BufferedWrite) return traits;
+  traits.interrupts = kind.commit == Commit::Immediate;
+  traits.order_in_write = kind.commit == Commit::Reversed;
+  if (kind.acknowledge == Acknowledge::Read && kind.commit != Commit::Immediate)
+    traits.passive = PassiveSide::Receiver;
+  return traits;
+}
+
+std::string_view to_string(Protocol protocol) { return row_of(protocol).name; }
+
+std::string to_string(const Kind& kind) {
+  std::string text(to_string(kind.protocol));
+  for (const Choice& choice : kChoices)
+    if (has_choice(kind.protocol, choice) && choice.is(kind)) text += "/" + std::string(choice.word);
+  return text;
+}
+
+Result<Kind> parse_kind(std::string_view text) {
+  Kind kind;
+  std::string_view rest = text;
+  const auto next_word = [&] {
+    const std::size_t end = std::min(rest.find('/'), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    return word;
+  };
+  const std::string_view name = next_word();
+  bool known = false;
+  for (const Row& row : kRows) {
+    if (row.name != name) continue;
+    kind.protocol = row.protocol;
+    known = true;
+  }
+  if (!known) return unknown(text, "there is none called \"" + std::string(name) + "\"");
+  while (!rest.empty()) {
+    const std::string_view word = next_word();
+    bool taken = false;
+    for (const Choice& choice : kChoices) {
+      if (choice.word != word || !has_choice(kind.protocol, choice)) continue;
+      choice.apply(kind);
+      taken = true;
+    }
+    if (!taken && !(word == "immediate" && kind.protocol == Protocol::BufferedWrite))
+      return unknown(text, std::string(name) + " has no choice \"" + std::string(word) + "\"");
+  }
+  return kind;
+}
+
+std::span<const Protocol> all_protocols() {
+  static constexpr auto kAll = [] {
+    std::array<Protocol, kRows.size()> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = kRows[i].protocol;
+    return all;
+  }();
+  return kAll;
+}
+
+std::string_view to_string(SendStatus status) {
+  switch (status) {
+    case SendStatus::Ok:
+      return "ok";
+    case SendStatus::NoCredit:
+      return "no credit";
+    case SendStatus::NoBuffer:
+      return "no buffer";
+    case SendStatus::RateLimited:
+      return "rate limited";
+    case SendStatus::TooLong:
+      return "too long";
+    case SendStatus::Closed:
+      return "closed";
+  }
+  return "?";
+}
+
+}  // namespace verbena::messaging

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public face of a receiving end.
+#include "verbena/messaging/receiver.h"
+
+#include <string>
+
+#include "async/engine_state.h"
+#include "messaging/receiver_end.h"
+
+namespace verbena::messaging {
+
+void Message::give_back() {
+  ReceiverPeer* const from = std::exchange(from_, nullptr);
+  if (from != nullptr) from->end().give_back(*from, token_);
+}
+
+// ---- Receiving.
+
+bool Receiving::await_ready() {
+  if (end_->has_waiting()) return false;
+  return end_->take({&message_, 1}) != 0 || end_->is_over();
+}
+void Receiving::await_suspend(std::coroutine_handle<> who) { end_->wait_for_message(*this, who); }
+Result<Message> Receiving::await_resume() {
+  if (!message_.empty()) return std::move(message_);
+  if (cancelled_) return Error(ErrorCode::Cancelled, "receive a message: cancelled");
+  if (end_->is_over()) return end_->over_error();
+  return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");
+}
+
+// ---- Receiver.
+
+Receiver::Receiver(std::unique_ptr<ReceiverEnd> end) : end_(std::move(end)) {}
+Receiver::Receiver(Receiver&& other) noexcept = default;
+Receiver& Receiver::operator=(Receiver&& other) noexcept = default;
+Receiver::~Receiver() = default;
+
+Result<Receiver> Receiver::create(ProgressEngine& engine, const Options& options) {
+  auto end = ReceiverEnd::create(engine, options);
+  if (!end) return end.error();
+  return Receiver(std::move(*end));
+}
+
+Result<PeerId> Receiver::accept(ConnectionRequest request) { return end_->accept(std::move(request)); }
+Result<PeerId> Receiver::connect(std::string_view address) {
+  return end_->engine().run(end_->connect(std::string(address)));
+}
+Task<Result<PeerId>> Receiver::async_connect(std::string_view address) {
+  return end_->connect(std::string(address));
+}
+bool Receiver::disconnect(PeerId peer) { return end_->disconnect(peer); }
+std::size_t Receiver::peers() const { return end_->live_peers(); }
+void Receiver::on_peer_end(std::function<void(PeerId, const Result<void>&)> f) {
+  end_->on_peer_end(std::move(f));
+}
+
+std::optional<Message> Receiver::try_receive() {
+  Message message;
+  if (end_->receive({&message, 1}) == 0) return std::nullopt;
+  return message;
+}
+std::size_t Receiver::try_receive(std::span<Message> out) { return end_->receive(out); }
+Result<Message> Receiver::receive(Duration timeout) { return end_->receive_blocking(timeout); }
+Receiving Receiver::async_receive(Duration timeout) { return {*end_, end_->engine().now() + timeout}; }
+void Receiver::cancel_waiting() { end_->cancel_waiting(); }
+void Receiver::on_message(std::function<void(Message)> f) { end_->on_message(std::move(f)); }
+
+const Kind& Receiver::kind() const { return end_->options().kind; }
+std::uint32_t Receiver::max_message_bytes() const { return end_->options().max_message_bytes; }
+std::uint64_t Receiver::memory_bytes() const { return end_->memory_bytes(); }
+const ReceiverCounters& Receiver::counters() const { return end_->counters(); }
+
+}  // namespace verbena::messaging

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// A receiving end's senders: connecting, controls, ending. Messages and those who wait stand in
+// receiver_waits.cc.
+#include "messaging/receiver_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+constexpr std::uint32_t kControlSends = 1;     // Finished; GivenBack is the protocol's
+constexpr std::uint32_t kControlReceives = 1;  // Finish
+
+}  // namespace
+
+ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
+    : program_engine_(engine), engine_(engine.state()), options_(options) {
+  tick_.end = this;
+  tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
+}
+
+ReceiverEnd::~ReceiverEnd() {
+  VERBENA_ASSERT(peers_.empty());
+  if (destroyed_ != nullptr) *destroyed_ = true;
+}
+
+void ReceiverEnd::drop_peers() {
+  cancel_waiting();
+  peers_.clear();
+}
+
+Device& ReceiverEnd::device() const {
+  return options_.connection.device != nullptr ? *options_.connection.device : program_engine_.device();
+}
+ProtectionDomain& ReceiverEnd::domain() const {
+  ProtectionDomain* const own = options_.connection.protection_domain;
+  return own != nullptr ? *own : device().protection_domain();
+}
+
+std::size_t ReceiverEnd::live_peers() const {
+  return static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p->started_ && !p->cut_off_; }));
+}
+
+// ---- Connecting.
+
+Result<ReceiverPeer*> ReceiverEnd::add_peer() {
+  if (peers_.size() >= options_.max_senders)
+    return Error(ErrorCode::ResourceExhausted,
+                 "the receiver serves " + std::to_string(peers_.size()) + " senders, and takes no more");
+  auto made = make_peer(next_peer_);
+  if (!made) return made.error();
+  ++next_peer_;
+  ReceiverPeer& peer = **made;
+  ConnectionOptions options = options_.connection;
+  options.queues = queues();
+  options.queues.max_send_requests += kControlSends;
+  const std::uint32_t controls = control_receives();
+  if (controls != 0 || receive_pool() == nullptr)
+    options.queues.max_receive_requests += controls == 0 ? 0 : controls + kControlReceives;
+  options.receive_pool = receive_pool();
+  auto connection = Connection::prepare(program_engine_, options);
+  if (!connection) return connection.error();
+  peer.connection_.emplace(std::move(*connection));
+  peer.connection_->on_completion([this, &peer](const Completion& completion) { handle(peer, completion); });
+  peer.connection_->on_closed([this, &peer] { connection_closed(peer); });
+  for (std::uint32_t i = 0; controls != 0 && i < controls + kControlReceives; ++i)
+    post_control_receive(peer, i);
+  if (auto ok = prepare(peer); !ok) return ok.error();
+  peers_.push_back(std::move(*made));
+  return &peer;
+}
+
+void ReceiverEnd::remove(ReceiverPeer& peer) {
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == &peer; });
+  const std::unique_ptr<ReceiverPeer> held = std::move(*found);
+  peers_.erase(found);
+}
+
+Offer ReceiverEnd::our_offer(ReceiverPeer* peer) {
+  Offer ours;
+  ours.role = Role::Receiver;
+  ours.order_in_write = promises_order_in_write(device().info());
+  ours.kind = ours.order_in_write ? options_.kind : without_order_in_write(options_.kind);
+  ours.max_message_bytes = options_.max_message_bytes;
+  ours.depth = options_.depth;
+  if (peer != nullptr) offer(*peer, ours);
+  return ours;
+}
+
+Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs) {
+  auto settled = settle(ours, theirs);
+  if (!settled) return settled.error();
+  peer.name_ = peer.connection_->peer().to_string();
+  if (auto ok = start(peer, theirs, *settled); !ok) return ok;
+  if (peer.cut_off_) return peer.error_ ? *peer.error_ : Error(ErrorCode::Disconnected, "the sender closed");
+  peer.started_ = true;
+  ++taken_peers_;
+  return {};
+}
+
+Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
+  const std::string what = "accept the sender at " + request.peer().to_string() + ": ";
+  const auto refuse = [&](const Error& error) {
+    ++counters_.peers_refused;
+    static_cast<void>(request.reject(std::as_bytes(std::span{error.context()})));
+    return Error(error.code(), what + error.context());
+  };
+  auto theirs = Offer::from_bytes(request.private_data());
+  if (!theirs) return refuse(theirs.error());
+  if (auto settled = settle(our_offer(nullptr), *theirs); !settled) return refuse(settled.error());
+  auto added = add_peer();
+  if (!added) return refuse(added.error());
+  ReceiverPeer& peer = **added;
+  const Offer ours = our_offer(&peer);
+  auto accepted = request.accept(std::move(*peer.connection_), ours.to_bytes());
+  if (!accepted) {
+    peer.connection_.reset();
+    remove(peer);
+    return accepted.error();
+  }
+  *peer.connection_ = std::move(*accepted);
+  if (auto ok = begin(peer, ours, *theirs); !ok) {
+    remove(peer);
+    ++counters_.peers_refused;
+    return Error(ok.error().code(), what + ok.error().context());
+  }
+  return peer.id();
+}
+
+Task<Result<PeerId>> ReceiverEnd::connect(std::string address) {
+  auto added = add_peer();
+  if (!added) co_return added.error();
+  ReceiverPeer& peer = **added;
+  const Offer ours = our_offer(&peer);
+  const auto bytes = ours.to_bytes();
+  auto ok = co_await peer.connection_->async_connect_to(address, bytes);
+  if (ok) {
+    auto theirs = Offer::from_bytes(peer.connection_->private_data());
+    ok = theirs ? begin(peer, ours, *theirs) : theirs.error();
+    if (!ok) ok = Error(ok.error().code(), "connect a receiver to " + address + ": " + ok.error().context());
+  }
+  if (ok) co_return peer.id();
+  remove(peer);
+  co_return ok.error();
+}
+
+bool ReceiverEnd::disconnect(PeerId id) {
+  for (const auto& peer : peers_) {
+    if (peer->id() != id || peer->cut_off_) continue;
+    peer->doomed_ = true;
+    cut_off(*peer, Error(ErrorCode::Cancelled, "the receiver let go of this sender"));
+    return true;
+  }
+  return false;
+}
+
+// ---- What comes and goes.
+
+PostResult ReceiverEnd::post(ReceiverPeer& peer, std::span<const SendRequest> requests) {
+  if (peer.cut_off_ || !peer.connection_) return {PostStatus::WrongState, 0};
+  return peer.connection_->post_send(requests);
+}
+
+void ReceiverEnd::post_control_receive(ReceiverPeer& peer, std::uint64_t number) {
+  const ReceiveRequest request{kReceiveId | kFirstBaseId | number, {}};
+  static_cast<void>(peer.connection_->post_receive({&request, 1}));
+}
+
+bool ReceiverEnd::post_control(ReceiverPeer& peer, Control control) {
+  SendRequest request;
+  request.id = kFirstBaseId;
+  request.opcode = SendOpcode::SendWithImmediate;
+  request.immediate = control.to_immediate();
+  return static_cast<bool>(post(peer, {&request, 1}));
+}
+
+bool ReceiverEnd::tell_given_back(ReceiverPeer& peer, std::uint64_t number) {
+  if (!post_control(peer, {Control::Word::GivenBack, static_cast<std::uint32_t>(number)})) return false;
+  ++counters_.credit_messages;
+  return true;
+}
+
+void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
+  Result<void> ok;
+  if ((completion.id & kReceiveId) != 0) {
+    if (completion.status != CompletionStatus::Success) return;
+    const bool is_control = completion.opcode == CompletionOpcode::Receive && completion.with_immediate;
+    const bool is_ours = (completion.id & kFirstBaseId) != 0;
+    if (is_ours) post_control_receive(peer, completion.id);
+    if (is_control && !is_ours) handle_control_in(peer, completion);
+    if (is_control) return handle_control(peer, completion);
+    ok = handle_received(peer, completion);
+  } else if (completion.id < kFirstBaseId) {
+    ok = handle_sent(peer, completion);
+  }
+  if (!ok) fail(peer, ok.error());
+}
+
+void ReceiverEnd::handle_control(ReceiverPeer& peer, const Completion& completion) {
+  const auto control = Control::from_immediate(completion.immediate);
+  if (!control || control->word != Control::Word::Finish || peer.total_)
+    return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent what no sender sends"));
+  peer.total_ = counter_near(peer.arrived_, control->number);
+  answer_finish(peer);
+  touch();
+}
+
+void ReceiverEnd::answer_finish(ReceiverPeer& peer) {
+  if (peer.answered_ || !peer.total_ || (!has_all_at_finish() && peer.arrived_ != *peer.total_)) return;
+  peer.answered_ = post_control(peer, {Control::Word::Finished, static_cast<std::uint32_t>(*peer.total_)});
+}
+
+void ReceiverEnd::fail(ReceiverPeer& peer, Error error) {
+  peer.doomed_ = true;
+  cut_off(peer, Error(error.code(), "messages of " + peer.name_ + ": " + error.context()));
+}
+
+void ReceiverEnd::connection_closed(ReceiverPeer& peer) {
+  auto why = peer.connection_->status();
+  cut_off(peer, why ? Error(ErrorCode::Disconnected, "the sender closed the connection") : why.error());
+}
+
+void ReceiverEnd::cut_off(ReceiverPeer& peer, Error error) {
+  if (peer.cut_off_) return;
+  peer.cut_off_ = true;
+  peer.error_ = std::move(error);
+  has_cut_off_ = true;
+  handle_cut_off(peer);
+  touch();
+}
+
+// How its end is told: by what it said, not by how the connection went.
+Result<void> ReceiverEnd::end_of(const ReceiverPeer& peer) const {
+  if (peer.total_ && *peer.total_ == peer.arrived_ && !peer.doomed_) return {};
+  if (peer.doomed_ || peer.error_->code() != ErrorCode::Disconnected) return *peer.error_;
+  return Error(ErrorCode::ConnectionLost, "messages of " + peer.name_ + ": the sender left without closing");
+}
+
+// Those whose connection is gone and from whom nothing can be received any more are told, and go when what
+// was handed out is back.
+bool ReceiverEnd::reap() {
+  const bool* const destroyed = destroyed_;
+  has_cut_off_ = false;
+  for (std::size_t i = 0; i < peers_.size();) {
+    ReceiverPeer& peer = *peers_[i];
+    ++i;
+    answer_finish(peer);
+    if (!peer.cut_off_ || !peer.started_) continue;
+    if (peer.doomed_) peer.connection_.reset();
+    has_cut_off_ = has_cut_off_ || !peer.told_;
+    if (!is_empty(peer)) continue;
+    if (!peer.told_) {
+      peer.told_ = true;
+      const Result<void> how = end_of(peer);
+      last_error_ = how ? Error(ErrorCode::Disconnected, "all senders have closed") : how.error();
+      counters_.peers_lost += !how;
+      ++ended_;
+      if (on_peer_end_) on_peer_end_(peer.id(), how);
+      if (*destroyed) return false;
+    }
+    if (peer.outstanding_ != 0) continue;
+    remove(peer);
+    i = 0;
+  }
+  return true;
+}
+
+}  // namespace verbena::messaging

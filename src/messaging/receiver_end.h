@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all receiving ends have in common: senders that come and go, waiting. A protocol derives from it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "messaging/control.h"
+#include "messaging/offer.h"
+#include "verbena/messaging/receiver.h"
+
+namespace verbena::messaging {
+
+// One sender. A protocol derives from it what it keeps for each.
+class ReceiverPeer {
+ public:
+  ReceiverPeer(ReceiverEnd& end, PeerId id) : end_(end), id_(id) {}
+  virtual ~ReceiverPeer() = default;
+  ReceiverPeer(const ReceiverPeer&) = delete;
+  ReceiverPeer& operator=(const ReceiverPeer&) = delete;
+
+  ReceiverEnd& end() const { return end_; }
+  PeerId id() const { return id_; }
+  // Its connection is gone: nothing more will arrive.
+  bool is_cut_off() const { return cut_off_; }
+
+  // ---- For the protocol.
+  Connection& connection() { return *connection_; }
+  const std::string& name() const { return name_; }
+  std::uint64_t arrived() const { return arrived_; }  // messages handed out, since the beginning
+  // Of a message that poll() hands out.
+  Message hand_out(std::span<const std::byte> bytes, std::uint64_t token) {
+    ++arrived_;
+    ++outstanding_;
+    return {*this, id_, bytes, token};
+  }
+
+ private:
+  friend class ReceiverEnd;
+  ReceiverEnd& end_;
+  const PeerId id_;
+  std::optional<Connection> connection_;
+  std::string name_;  // of the peer, for errors
+  std::uint64_t arrived_ = 0;
+  std::uint32_t outstanding_ = 0;       // handed out and not given back
+  std::optional<std::uint64_t> total_;  // it said that this is all
+  bool answered_ = false;               // and we said that all of it is here
+  bool cut_off_ = false;
+  bool started_ = false;
+  bool doomed_ = false;  // cut off by this end
+  bool told_ = false;
+  std::optional<Error> error_;  // why it was cut off; none when it closed
+};
+
+// The seam: see SenderEnd. Per sender: make_peer(), queues(), prepare(), start(); then the rest in any order.
+// A peer is destroyed when its connection is gone, all that arrived was handed out and all of that given
+// back.
+class ReceiverEnd {
+ public:
+  static Result<std::unique_ptr<ReceiverEnd>> create(ProgressEngine& engine, const Options& options);
+  virtual ~ReceiverEnd();
+  ReceiverEnd(const ReceiverEnd&) = delete;
+  ReceiverEnd& operator=(const ReceiverEnd&) = delete;
+
+  // ---- For Receiver and Message.
+  Result<PeerId> accept(ConnectionRequest request);
+  Task<Result<PeerId>> connect(std::string address);
+  bool disconnect(PeerId peer);
+  std::size_t live_peers() const;
+  std::size_t receive(std::span<Message> out);
+  Result<Message> receive_blocking(Duration timeout);
+  // What is here, without driving the engine.
+  std::size_t take(std::span<Message> out);
+  // No sender is left, and there was one.
+  bool is_over() const { return taken_peers_ != 0 && taken_peers_ == ended_; }
+  Error over_error() const;
+  void wait_for_message(Receiving& receiving, std::coroutine_handle<> who);
+  void cancel_waiting();
+  bool has_waiting() const { return !waiting_.empty(); }
+  void on_message(std::function<void(Message)> f);
+  void on_peer_end(std::function<void(PeerId, const Result<void>&)> f) { on_peer_end_ = std::move(f); }
+  void give_back(ReceiverPeer& peer, std::uint64_t token) {
+    ++counters_.given_back;
+    handle_given_back(peer, token);
+    if (--peer.outstanding_ == 0 && peer.cut_off_) touch();
+  }
+  EngineState& engine() const { return engine_; }
+  const Options& options() const { return options_; }
+  const ReceiverCounters& counters() const { return counters_; }
+
+  // ---- A protocol.
+  virtual std::uint64_t memory_bytes() const = 0;
+
+ protected:
+  ReceiverEnd(ProgressEngine& engine, const Options& options);
+
+  // ---- A protocol.
+  // Checks the options and allocates what all senders share.
+  virtual Result<void> open() = 0;
+  virtual Result<std::unique_ptr<ReceiverPeer>> make_peer(PeerId id) = 0;
+  // Requests in flight per sender, beside the base's: those of controls.
+  virtual QueuePairCapabilities queues() const = 0;
+  // Where all receives come from; null: each connection has its own.
+  virtual ReceivePool* receive_pool() { return nullptr; }
+  // Receives for controls that the base shall post; 0 when the protocol's own take them.
+  virtual std::uint32_t control_receives() const = 0;
+  // Before the connection is: posts receives, so that the first message finds one.
+  virtual Result<void> prepare(ReceiverPeer& /*peer*/) { return {}; }
+  virtual void offer(ReceiverPeer& /*peer*/, Offer& /*ours*/) {}
+  virtual Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) = 0;
+  // Hands out what is here, by ReceiverPeer::hand_out(), in turns over the senders. Looks at memory only.
+  virtual std::size_t poll(std::span<Message> out) = 0;
+  virtual void handle_given_back(ReceiverPeer& peer, std::uint64_t token) = 0;
+  // A receive of the protocol's own has a message; or, a request of its own is done, well or not. Ids of its
+  // requests are below kFirstBaseId, those of its receives are such a number and kReceiveId. Errors:
+  // ProtocolError: the connection ends.
+  virtual Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) = 0;
+  virtual Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) = 0;
+  // A receive of the protocol's own was taken by a control: post it again.
+  virtual void handle_control_in(ReceiverPeer& /*peer*/, const Completion& /*completion*/) {}
+  // Messages of a sender are in this end's memory when its Finish is: they survive the connection.
+  virtual bool has_all_at_finish() const { return true; }
+  // Nothing of a peer that is cut off waits in memory any more.
+  virtual bool is_empty(const ReceiverPeer& peer) const = 0;
+  // It is cut off: what other senders wait for of it is theirs.
+  virtual void handle_cut_off(ReceiverPeer& /*peer*/) {}
+  // A message may come without any completion: those who wait look at the memory.
+  virtual bool looks() const { return !traits_of(options_.kind).interrupts; }
+
+  // ---- For the protocol.
+  static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
+  PostResult post(ReceiverPeer& peer, std::span<const SendRequest> requests);
+  // Messages, or bytes, given back by this sender's receiver since the beginning.
+  // False: try again with the next.
+  bool tell_given_back(ReceiverPeer& peer, std::uint64_t number);
+  Device& device() const;
+  ProtectionDomain& domain() const;
+  // A message may be here.
+  void touch() { tick_.make_ready(); }
+  void touch_if_awaited() {
+    if (!waiting_.empty() || on_message_) tick_.make_ready();
+  }
+  // This sender breaks the protocol: its connection ends with that error.
+  void fail(ReceiverPeer& peer, Error error);
+  // For one receive that was flagged by a receive pool: the control in it.
+  void handle_control(ReceiverPeer& peer, const Completion& completion);
+  std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
+  void drop_peers();
+  ReceiverCounters counters_;
+
+ private:
+  static constexpr int kCallbacksPerTurn = 64;  // others have their turn in between
+  struct Tick : detail::Resumption {
+    ReceiverEnd* end = nullptr;
+  };
+
+  Result<ReceiverPeer*> add_peer();
+  Offer our_offer(ReceiverPeer* peer);
+  Result<void> begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs);
+  void remove(ReceiverPeer& peer);
+  void handle(ReceiverPeer& peer, const Completion& completion);
+  void post_control_receive(ReceiverPeer& peer, std::uint64_t id);
+  bool post_control(ReceiverPeer& peer, Control control);
+  void answer_finish(ReceiverPeer& peer);
+  void connection_closed(ReceiverPeer& peer);
+  void cut_off(ReceiverPeer& peer, Error error);
+  Result<void> end_of(const ReceiverPeer& peer) const;
+  void serve();
+  void serve_waiting();
+  bool hand_to_callback();
+  bool reap();
+  void look_again();
+
+  ProgressEngine& program_engine_;
+  EngineState& engine_;
+  const Options options_;
+  std::vector<std::unique_ptr<ReceiverPeer>> peers_;
+  PeerId next_peer_ = 0;
+  std::uint64_t taken_peers_ = 0, ended_ = 0;
+  bool has_cut_off_ = false;  // somebody waits to be told of its end
+  std::optional<Error> last_error_;
+  Tick tick_;
+  detail::ResumptionList waiting_;
+  std::shared_ptr<const std::function<void(Message)>> on_message_;
+  std::function<void(PeerId, const Result<void>&)> on_peer_end_;
+  bool* destroyed_ = nullptr;  // set while users are called
+};
+
+}  // namespace verbena::messaging

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a message to the program, and those who wait for one.
+#include <utility>
+
+#include "messaging/looking.h"
+#include "messaging/receiver_end.h"
+
+namespace verbena::messaging {
+
+std::size_t ReceiverEnd::take(std::span<Message> out) {
+  const std::size_t count = poll(out);
+  counters_.messages += count;
+  for (std::size_t i = 0; i < count; ++i) counters_.bytes += out[i].bytes().size();
+  if (count == 0 && has_cut_off_) tick_.make_ready();
+  return count;
+}
+
+// Memory first.
+std::size_t ReceiverEnd::receive(std::span<Message> out) {
+  if (const std::size_t count = take(out); count != 0) return count;
+  engine_.run_once();
+  return take(out);
+}
+
+Error ReceiverEnd::over_error() const {
+  return last_error_ ? *last_error_ : Error(ErrorCode::Disconnected, "there is no sender");
+}
+
+Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
+  const Instant deadline = engine_.now() + timeout;
+  Message message;
+  drive_until(engine_, deadline, looks(), [&] { return take({&message, 1}) != 0 || is_over(); });
+  if (!message.empty()) return message;
+  if (is_over()) return over_error();
+  return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");
+}
+
+void ReceiverEnd::wait_for_message(Receiving& receiving, std::coroutine_handle<> who) {
+  receiving.bind(engine_, who);
+  if (!receiving.deadline_.is_never()) receiving.make_ready_at(receiving.deadline_);
+  waiting_.push_back(receiving);
+  look_again();
+}
+
+void ReceiverEnd::cancel_waiting() {
+  while (!waiting_.empty()) {
+    auto& receiving = static_cast<Receiving&>(waiting_.first());
+    receiving.cancelled_ = true;
+    receiving.make_ready();
+  }
+}
+
+void ReceiverEnd::on_message(std::function<void(Message)> f) {
+  on_message_ = f ? std::make_shared<const std::function<void(Message)>>(std::move(f)) : nullptr;
+  if (on_message_) tick_.make_ready();
+}
+
+// ---- From the engine.
+
+void ReceiverEnd::serve() {
+  bool destroyed = false;
+  destroyed_ = &destroyed;
+  serve_waiting();
+  if (!hand_to_callback() || !reap()) return;
+  destroyed_ = nullptr;
+  while (is_over() && !waiting_.empty()) waiting_.first().make_ready();
+  look_again();
+}
+
+void ReceiverEnd::serve_waiting() {
+  while (!waiting_.empty()) {
+    auto& receiving = static_cast<Receiving&>(waiting_.first());
+    if (take({&receiving.message_, 1}) == 0) return;
+    receiving.make_ready();
+  }
+}
+
+// False when a callback destroyed this end.
+bool ReceiverEnd::hand_to_callback() {
+  const bool* const destroyed = destroyed_;
+  for (int left = kCallbacksPerTurn; on_message_; --left) {
+    if (left == 0) {
+      tick_.make_ready_at(engine_.now());
+      return true;
+    }
+    Message message;
+    if (take({&message, 1}) == 0) return true;
+    const auto f = on_message_;
+    (*f)(std::move(message));
+    if (*destroyed) return false;
+  }
+  return true;
+}
+
+void ReceiverEnd::look_again() {
+  if (!looks() || (waiting_.empty() && !on_message_)) return;
+  tick_.make_ready_at(engine_.now() + kLookInterval);
+}
+
+}  // namespace verbena::messaging

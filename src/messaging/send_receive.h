@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SendReceive (SR): a message is a SEND, and finds one of the receives that the receiver has posted for this
+// sender.
+//
+// A sender starts with as many credits as there are receives. A message takes one, and the receiver gives
+// them back a quarter of the window at a time, each time by one control: so no more than four of those wait
+// at the sender, for which it keeps receives. Neither end ever sends what finds no receive.
+#pragma once
+
+#include <vector>
+
+#include "messaging/receiver_end.h"
+#include "messaging/sender_end.h"
+
+namespace verbena::messaging {
+
+// Credits that the receiver gives back at once.
+constexpr std::uint32_t credit_batch(std::uint32_t depth) { return (depth + 3) / 4; }
+inline constexpr std::uint32_t kCreditControls = 4;
+
+class SendReceiveSender : public SenderEnd {
+ public:
+  SendReceiveSender(ProgressEngine& engine, const Options& options) : SenderEnd(engine, options) {}
+  ~SendReceiveSender() override { drop_connection(); }
+
+  std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
+  std::uint64_t memory_bytes() const override { return memory_.size(); }
+
+ protected:
+  Result<void> open() override;
+  QueuePairCapabilities queues() const override;
+  std::uint32_t control_receives() const override { return kCreditControls; }
+  Result<void> start(const Offer& theirs) override;
+  SendResult put(std::span<const Outgoing> messages) override;
+  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
+  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
+  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  void handle_sent(const Completion& completion) override;
+  Result<void> handle_given_back(std::uint32_t number) override;
+
+ private:
+  static constexpr std::uint32_t kNoSlot = 0xffffffff;
+  static constexpr std::size_t kBatch = 32;
+  // Requests of one batch, and where their bytes stand.
+  struct Batch;
+
+  bool add(Batch& batch, const Outgoing& message, std::uint64_t first);
+  std::size_t flush(Batch& batch, std::uint64_t first);
+  void add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes);
+  std::byte* buffer(std::uint32_t slot) const { return memory_.data() + std::size_t{slot} * stride_; }
+
+  MemoryRegion memory_;
+  std::size_t stride_ = 0;
+  std::uint32_t inline_bytes_ = 0;
+  std::uint32_t depth_ = 0;
+  std::uint64_t given_back_ = 0;
+  bool closed_ = false;                   // the device refused the last batch for good
+  std::vector<std::uint32_t> free_;       // buffers
+  std::vector<std::uint32_t> in_flight_;  // by message modulo their number: its buffer, or kNoSlot
+};
+
+class SendReceiveReceiver final : public ReceiverEnd {
+ public:
+  SendReceiveReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
+  ~SendReceiveReceiver() override { drop_peers(); }
+
+  std::uint64_t memory_bytes() const override { return memory_bytes_; }
+
+ protected:
+  Result<void> open() override;
+  Result<std::unique_ptr<ReceiverPeer>> make_peer(PeerId id) override;
+  QueuePairCapabilities queues() const override;
+  std::uint32_t control_receives() const override { return 0; }
+  Result<void> prepare(ReceiverPeer& peer) override;
+  Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) override;
+  std::size_t poll(std::span<Message> out) override;
+  void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;
+  Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
+  Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
+  bool is_empty(const ReceiverPeer& peer) const override;
+
+ private:
+  struct Peer;
+  struct Ready {
+    Peer* peer = nullptr;
+    std::uint32_t slot = 0, bytes = 0;
+  };
+  void post_receives(Peer& peer);
+
+  std::size_t stride_ = 0;
+  std::uint64_t memory_bytes_ = 0;
+  // Messages that wait to be taken, oldest first; as large as all receives.
+  std::vector<Ready> ready_;
+  std::size_t first_ = 0, waiting_ = 0;
+};
+
+}  // namespace verbena::messaging

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "messaging/send_receive.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+constexpr std::uint32_t kInlineBytes = 192;  // beyond that a copy of our own costs no more
+
+}  // namespace
+
+struct SendReceiveSender::Batch {
+  std::array<SendRequest, kBatch> requests;
+  std::array<ScatterGather, kBatch> pieces;
+  std::array<std::uint32_t, kBatch> slots;
+  std::size_t size = 0;
+};
+
+Result<void> SendReceiveSender::open() {
+  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  inline_bytes_ = std::min(kInlineBytes, device().info().max_inline_bytes);
+  in_flight_.assign(options().depth, kNoSlot);
+  auto memory = domain().allocate_memory(stride_ * options().depth, Access::None);
+  if (!memory) return memory.error();
+  memory_ = std::move(*memory);
+  free_.reserve(options().depth);
+  for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
+  return {};
+}
+
+QueuePairCapabilities SendReceiveSender::queues() const {
+  return {.max_send_requests = options().depth,
+          .max_receive_requests = 0,
+          .max_send_segments = 1,
+          .max_receive_segments = 1,
+          .max_inline_bytes = inline_bytes_};
+}
+
+Result<void> SendReceiveSender::start(const Offer&) {
+  depth_ = settled().depth;
+  return {};
+}
+
+// ---- Sending.
+
+void SendReceiveSender::add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes) {
+  batch.pieces[batch.size] = memory_.local(std::size_t{slot} * stride_, bytes);
+  batch.slots[batch.size] = slot;
+}
+
+// False when there is no buffer for it.
+bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t first) {
+  SendRequest& request = batch.requests[batch.size];
+  ScatterGather& piece = batch.pieces[batch.size];
+  request = SendRequest{};
+  request.id = first + batch.size;
+  batch.slots[batch.size] = kNoSlot;
+  const auto address = reinterpret_cast<std::uintptr_t>(message.data);
+  if (message.lent) {
+    piece = {address, message.size, message.lkey};
+  } else if (message.size <= inline_bytes_) {
+    piece = {address, message.size, {}};
+    request.flags = SendFlags::Signaled | SendFlags::Inline;
+    ++counters_.inlined;
+  } else {
+    if (free_.empty()) return false;
+    add_buffer(batch, free_.back(), message.size);
+    std::memcpy(buffer(free_.back()), message.data, message.size);
+    free_.pop_back();
+  }
+  request.local = {&piece, message.size == 0 ? std::size_t{0} : std::size_t{1}};
+  ++batch.size;
+  return true;
+}
+
+// Messages that went; the buffers of the others are free again.
+std::size_t SendReceiveSender::flush(Batch& batch, std::uint64_t first) {
+  const PostResult posted = post({batch.requests.data(), batch.size});
+  for (std::size_t i = 0; i < batch.size; ++i) {
+    if (i < posted.posted)
+      in_flight_[(first + i) % in_flight_.size()] = batch.slots[i];
+    else if (batch.slots[i] != kNoSlot)
+      free_.push_back(batch.slots[i]);
+  }
+  closed_ = posted.status == PostStatus::WrongState;
+  return posted.posted;
+}
+
+SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
+  SendResult result;
+  const std::size_t wanted = messages.size();
+  const auto room = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, credits()));
+  Batch batch;
+  while (result.taken < room) {
+    const std::size_t from = result.taken;
+    const std::size_t count = std::min(room - from, kBatch);
+    batch.size = 0;
+    while (batch.size < count && add(batch, messages[from + batch.size], sent() + from)) continue;
+    const std::size_t went = batch.size == 0 ? 0 : flush(batch, sent() + from);
+    result.taken += went;
+    if (went == count) continue;
+    result.status = closed_ ? SendStatus::Closed : SendStatus::NoBuffer;
+    return result;
+  }
+  if (room < wanted) result.status = SendStatus::NoCredit;
+  return result;
+}
+
+std::optional<SenderEnd::Room> SendReceiveSender::reserve(std::uint32_t, SendStatus& why_not) {
+  if (free_.empty()) {
+    why_not = SendStatus::NoBuffer;
+    return std::nullopt;
+  }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  return Room{{buffer(slot), settled().max_message_bytes}, slot};
+}
+
+SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
+  if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
+  Batch batch;
+  batch.requests[0].id = sent();
+  add_buffer(batch, static_cast<std::uint32_t>(slot), bytes);
+  batch.requests[0].local = {batch.pieces.data(), bytes == 0 ? std::size_t{0} : std::size_t{1}};
+  batch.size = 1;
+  const PostResult posted = post({batch.requests.data(), 1});
+  if (!posted)
+    return {posted.status == PostStatus::WrongState ? SendStatus::Closed : SendStatus::NoBuffer, 0, 0};
+  in_flight_[sent() % in_flight_.size()] = batch.slots[0];
+  return {SendStatus::Ok, 1, 0};
+}
+
+// ---- What comes back.
+
+void SendReceiveSender::handle_sent(const Completion& completion) {
+  const std::uint32_t slot = std::exchange(in_flight_[completion.id % in_flight_.size()], kNoSlot);
+  if (slot != kNoSlot) free_.push_back(slot);
+  if (completion.status == CompletionStatus::Success) set_freed(completion.id + 1);
+}
+
+Result<void> SendReceiveSender::handle_given_back(std::uint32_t number) {
+  const std::uint64_t given_back = counter_near(given_back_, number);
+  if (given_back > sent())
+    return Error(ErrorCode::ProtocolError, "the receiver gave back more messages than were sent");
+  given_back_ = given_back;
+  touch();
+  return {};
+}
+
+}  // namespace verbena::messaging

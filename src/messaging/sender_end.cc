@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sending end's life: connecting, controls, ending. Messages and those who wait stand in sender_waits.cc.
+#include "messaging/sender_end.h"
+
+#include <utility>
+
+#include "base/assert.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+constexpr std::uint32_t kControlSends = 1;     // Finish
+constexpr std::uint32_t kControlReceives = 1;  // Finished
+
+}  // namespace
+
+SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
+    : program_engine_(engine),
+      engine_(engine.state()),
+      options_(options),
+      settled_{options.kind, options.max_message_bytes, options.depth},
+      limiter_(options.rate),
+      changed_(engine_) {
+  tick_.end = this;
+  tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
+}
+
+SenderEnd::~SenderEnd() {
+  VERBENA_ASSERT(!connection_);
+  if (destroyed_ != nullptr) *destroyed_ = true;
+}
+
+// Those who wait are told while the protocol is still there to be asked.
+void SenderEnd::drop_connection() {
+  if (state_ != State::Closed) lose(Error(ErrorCode::Cancelled, "the sender was destroyed"));
+  connection_.reset();
+}
+
+Device& SenderEnd::device() const {
+  return options_.connection.device != nullptr ? *options_.connection.device : program_engine_.device();
+}
+ProtectionDomain& SenderEnd::domain() const {
+  ProtectionDomain* const own = options_.connection.protection_domain;
+  return own != nullptr ? *own : device().protection_domain();
+}
+
+// ---- Connecting.
+
+Result<void> SenderEnd::prepare() {
+  if (state_ != State::New) return Error(ErrorCode::WrongState, "connect a sender: it was used already");
+  ConnectionOptions options = options_.connection;
+  options.receive_pool = nullptr;
+  options.queues = queues();
+  options.queues.max_send_requests += kControlSends;
+  options.queues.max_receive_requests = control_receives() + kControlReceives;
+  auto connection = Connection::prepare(program_engine_, options);
+  if (!connection) return connection.error();
+  connection_.emplace(std::move(*connection));
+  connection_->on_completion([this](const Completion& completion) { handle(completion); });
+  connection_->on_closed([this] { connection_closed(); });
+  for (std::uint32_t i = 0; i < options.queues.max_receive_requests; ++i) post_control_receives();
+  return {};
+}
+
+void SenderEnd::post_control_receives() {
+  const ReceiveRequest request{kReceiveId, {}};
+  static_cast<void>(connection_->post_receive({&request, 1}));
+}
+
+Offer SenderEnd::our_offer() const {
+  Offer ours;
+  ours.role = Role::Sender;
+  ours.kind = options_.kind;
+  ours.max_message_bytes = options_.max_message_bytes;
+  ours.depth = options_.depth;
+  ours.order_in_write = promises_order_in_write(device().info());
+  offer(ours);
+  return ours;
+}
+
+Result<void> SenderEnd::begin(std::span<const std::byte> private_data) {
+  auto theirs = Offer::from_bytes(private_data);
+  if (!theirs) return theirs.error();
+  auto settled = settle(our_offer(), *theirs);
+  if (!settled) return settled.error();
+  settled_ = *settled;
+  return start(*theirs);
+}
+
+Task<Result<void>> SenderEnd::connect(std::string address) {
+  if (auto ok = prepare(); !ok) co_return ok;
+  const auto ours = our_offer().to_bytes();
+  auto ok = co_await connection_->async_connect_to(address, ours);
+  if (!ok) co_return ok;
+  peer_ = connection_->peer();
+  ok = begin(connection_->private_data());
+  if (ok) ok = status();
+  if (!ok) {
+    lose(ok.error());
+    co_return Error(ok.error().code(), "connect a sender to " + address + ": " + ok.error().context());
+  }
+  state_ = State::Open;
+  co_return {};
+}
+
+Result<void> SenderEnd::accept(ConnectionRequest request) {
+  const std::string what = "accept the receiver at " + request.peer().to_string() + ": ";
+  const auto refuse = [&](const Error& error) {
+    static_cast<void>(request.reject(std::as_bytes(std::span{error.context()})));
+    return Error(error.code(), what + error.context());
+  };
+  auto theirs = Offer::from_bytes(request.private_data());
+  if (!theirs) return refuse(theirs.error());
+  if (auto settled = settle(our_offer(), *theirs); !settled) return refuse(settled.error());
+  if (auto ok = prepare(); !ok) return ok;
+  peer_ = request.peer();
+  const std::vector<std::byte> private_data(request.private_data().begin(), request.private_data().end());
+  auto accepted = request.accept(std::move(*connection_), our_offer().to_bytes());
+  if (!accepted) {
+    connection_.reset();
+    return accepted.error();
+  }
+  *connection_ = std::move(*accepted);
+  if (auto ok = begin(private_data); !ok) {
+    lose(ok.error());
+    return Error(ok.error().code(), what + ok.error().context());
+  }
+  state_ = State::Open;
+  return {};
+}
+
+PostResult SenderEnd::post(std::span<const SendRequest> requests) {
+  if (!connection_) return {PostStatus::WrongState, 0};
+  ++counters_.posts;
+  if (requests.size() == 1) return connection_->post_send(requests);
+  const ProgressEngine::Gathered together(program_engine_);
+  return connection_->post_send(requests);
+}
+
+// ---- What comes.
+
+void SenderEnd::handle(const Completion& completion) {
+  if ((completion.id & kReceiveId) != 0) {
+    if (completion.status == CompletionStatus::Success) handle_control(completion);
+    return;
+  }
+  if (completion.id >= kFirstBaseId) return;
+  handle_sent(completion);
+}
+
+void SenderEnd::handle_control(const Completion& completion) {
+  post_control_receives();
+  const auto control =
+      completion.with_immediate ? Control::from_immediate(completion.immediate) : std::optional<Control>{};
+  if (!control) return fail(Error(ErrorCode::ProtocolError, "the receiver sent what no receiver sends"));
+  switch (control->word) {
+    case Control::Word::GivenBack: {
+      ++counters_.credit_messages;
+      if (auto ok = handle_given_back(control->number); !ok) fail(ok.error());
+      return;
+    }
+    case Control::Word::Finished:
+      if (state_ != State::Closing || (sent() & Control::kNumberMask) != control->number)
+        return fail(Error(ErrorCode::ProtocolError, "the receiver says it has all of what was not finished"));
+      finished_ = true;
+      return changed_.notify();
+    case Control::Word::Finish:
+      return fail(Error(ErrorCode::ProtocolError, "the receiver ends a stream of messages it does not send"));
+  }
+}
+
+void SenderEnd::fail(Error error) {
+  Error named(error.code(), "messages to " + peer_.to_string() + ": " + error.context());
+  doomed_ = true;
+  lose(std::move(named));
+  tick_.make_ready();
+}
+
+void SenderEnd::connection_closed() {
+  auto why = connection_->status();
+  lose(why ? Error(ErrorCode::Disconnected, "the receiver closed the connection") : why.error());
+}
+
+// ---- Ending.
+
+void SenderEnd::lose(Error error) {
+  if (state_ == State::Closed) return;
+  state_ = State::Closed;
+  error_ = std::move(error);
+  changed_.notify();
+  while (!waiting_.empty()) waiting_.first().make_ready();
+  while (!freeing_.empty()) freeing_.first().make_ready();
+  if (on_room_) tick_.make_ready();
+}
+
+Result<void> SenderEnd::status() const {
+  if (error_) return *error_;
+  return {};
+}
+
+Task<Result<void>> SenderEnd::close(Duration timeout) {
+  if (state_ == State::Closed) co_return finished_ ? Result<void>{} : status();
+  if (state_ != State::Open) co_return Error(ErrorCode::WrongState, "close a sender that is not open");
+  const Instant deadline = engine_.now() + timeout;
+  state_ = State::Closing;
+  cancel_waiting();
+  bool in_time = true;
+  while (in_time && state_ == State::Closing && !all_posted()) in_time = co_await changed_.wait(deadline);
+  if (in_time && state_ == State::Closing) {
+    SendRequest finish;
+    finish.id = kFirstBaseId;
+    finish.opcode = SendOpcode::SendWithImmediate;
+    finish.immediate = Control{Control::Word::Finish, static_cast<std::uint32_t>(sent())}.to_immediate();
+    static_cast<void>(post({&finish, 1}));
+  }
+  while (in_time && state_ == State::Closing && !finished_) in_time = co_await changed_.wait(deadline);
+  if (!finished_ && state_ == State::Closed) co_return status();
+  if (!finished_) {
+    lose(Error(ErrorCode::TimedOut, "close the sender to " + peer_.to_string() +
+                                        ": the receiver has not taken all that was sent in time"));
+    co_return status();
+  }
+  set_freed(sent());
+  state_ = State::Closed;
+  error_ = Error(ErrorCode::Flushed, "the sender was closed here");
+  while (!freeing_.empty()) freeing_.first().make_ready();
+  // The receiver has all of it: whether it still answers is nobody's loss.
+  static_cast<void>(co_await connection_->async_close(deadline - engine_.now()));
+  co_return {};
+}
+
+}  // namespace verbena::messaging

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all sending ends have in common: connecting, waiting, closing. A protocol derives from it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "async/changes.h"
+#include "messaging/control.h"
+#include "messaging/offer.h"
+#include "messaging/rate_limiter.h"
+#include "verbena/messaging/sender.h"
+
+namespace verbena::messaging {
+
+// The seam: what a protocol fills in stands under "A protocol". The base calls it, and it calls what stands
+// under "For the protocol". One virtual call a batch on the way of a message.
+//
+// Order of calls: open(), offer(), start(), then put(), reserve(), commit(), handle_*() in any order; none
+// after the connection was lost or closed. Destruction: the protocol's destructor calls drop_connection()
+// first, so that its memory outlives what the device does with it.
+class SenderEnd {
+ public:
+  // The protocol that options.kind names, opened and not connected.
+  static Result<std::unique_ptr<SenderEnd>> create(ProgressEngine& engine, const Options& options);
+  virtual ~SenderEnd();
+  SenderEnd(const SenderEnd&) = delete;
+  SenderEnd& operator=(const SenderEnd&) = delete;
+
+  // ---- For Sender.
+  Task<Result<void>> connect(std::string address);
+  Result<void> accept(ConnectionRequest request);
+  SendResult send(std::span<const Outgoing> messages);
+  std::optional<Reservation> try_reserve(std::uint32_t bytes);
+  SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
+  void return_reservation(std::uint64_t slot) {
+    if (is_open()) release(slot);
+  }
+  Result<MessageId> send_blocking(const Outgoing& message, Duration timeout);
+  Result<void> wait_freed(MessageId message, Duration timeout);
+  void wait_for_room(Sending& sending, std::coroutine_handle<> who);
+  void wait_for_freed(Freeing& freeing, std::coroutine_handle<> who);
+  void cancel_waiting();
+  void on_freed(std::function<void(MessageId)> f);
+  void on_room(std::function<void()> f);
+  Task<Result<void>> close(Duration timeout);
+  Result<void> status() const;
+  bool is_open() const { return state_ == State::Open; }
+  // Why a message was refused, as an error.
+  Error refusal(SendStatus status, std::uint32_t bytes) const;
+  Instant deadline_of(Duration timeout) const { return engine_.now() + timeout; }
+  EngineState& engine() const { return engine_; }
+  MessageId freed() const { return freed_; }
+  const Options& options() const { return options_; }
+  const Kind& kind() const { return settled_.kind; }
+  std::uint32_t max_message_bytes() const { return settled_.max_message_bytes; }
+  const SenderCounters& counters() const { return counters_; }
+  const Endpoint& peer() const { return peer_; }
+
+  // ---- A protocol.
+  // Room for messages of max_message_bytes() that the receiver has left.
+  virtual std::uint64_t credits() const = 0;
+  virtual std::uint64_t memory_bytes() const = 0;
+
+ protected:
+  SenderEnd(ProgressEngine& engine, const Options& options);
+
+  // ---- A protocol.
+  // Checks the options and allocates what needs no peer.
+  virtual Result<void> open() = 0;
+  // Requests the protocol has in flight at once, beside the base's: those of controls.
+  virtual QueuePairCapabilities queues() const = 0;
+  // Receives for controls that may come, beside the base's own two.
+  virtual std::uint32_t control_receives() const = 0;
+  // Memory of this end that the peer shall know.
+  virtual void offer(Offer& /*ours*/) const {}
+  // The peer is known, and connection() may be posted to. Errors: ProtocolError (what it offers is not
+  // sound).
+  virtual Result<void> start(const Offer& theirs) = 0;
+  // Sends as many as go, in order; each is at most max_message_bytes(). `last` is the base's to fill in.
+  virtual SendResult put(std::span<const Outgoing> messages) = 0;
+  struct Room {
+    std::span<std::byte> bytes;
+    std::uint64_t slot = 0;
+  };
+  virtual std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) = 0;
+  virtual SendResult commit(std::uint64_t slot, std::uint32_t bytes) = 0;
+  virtual void release(std::uint64_t slot) = 0;
+  // A request of the protocol's own is done, well or not. Its id was below kFirstBaseId.
+  virtual void handle_sent(const Completion& completion) = 0;
+  // Errors: ProtocolError (no honest receiver says that): the connection ends.
+  virtual Result<void> handle_given_back(std::uint32_t number) = 0;
+  // Looks at memory that the peer writes or that READs filled; called when somebody waits and looks() holds.
+  virtual void look() {}
+  virtual bool looks() const { return false; }
+  // Everything taken has been handed to the device: the end may be said. Otherwise touch() follows when it
+  // may.
+  virtual bool all_posted() const { return true; }
+
+  // ---- For the protocol.
+  static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
+  PostResult post(std::span<const SendRequest> requests);
+  Device& device() const;
+  ProtectionDomain& domain() const;
+  const Settled& settled() const { return settled_; }
+  MessageId sent() const { return counters_.messages; }
+  // Buffers of the first `message` messages are free.
+  void set_freed(MessageId message) {
+    if (message <= freed_) return;
+    freed_ = message;
+    touch();
+  }
+  // Something may go, or be said, that could not before: those who wait are served in this turn of the
+  // engine.
+  void touch() {
+    if (has_interest()) tick_.make_ready();
+  }
+  // The peer breaks the protocol: the connection ends with that error.
+  void fail(Error error);
+  void drop_connection();
+  SenderCounters counters_;
+
+ private:
+  enum class State : std::uint8_t { New, Open, Closing, Closed };
+  struct Tick : detail::Resumption {
+    SenderEnd* end = nullptr;
+  };
+
+  Result<void> prepare();
+  Result<void> begin(std::span<const std::byte> private_data);
+  Offer our_offer() const;
+  void post_control_receives();
+  SendResult pass(std::span<const Outgoing> messages);
+  void handle(const Completion& completion);
+  void handle_control(const Completion& completion);
+  void connection_closed();
+  void lose(Error error);
+  bool has_interest() const {
+    return !waiting_.empty() || !freeing_.empty() || on_room_ || on_freed_ || state_ == State::Closing;
+  }
+  void serve();
+  void serve_waiting();
+  void serve_freeing();
+  void call_back();
+  void look_again();
+
+  ProgressEngine& program_engine_;
+  EngineState& engine_;
+  const Options options_;
+  Settled settled_;
+  RateLimiter limiter_;
+  std::optional<Connection> connection_;
+  Endpoint peer_;
+  State state_ = State::New;
+  std::optional<Error> error_;
+  bool finished_ = false;  // the receiver has it all
+  bool doomed_ = false;    // the connection is to go with the next tick
+  MessageId freed_ = 0, told_freed_ = 0;
+  Changes changed_;
+  Tick tick_;
+  detail::ResumptionList waiting_, freeing_;
+  std::function<void()> on_room_;
+  std::function<void(MessageId)> on_freed_;
+  bool* destroyed_ = nullptr;  // set while users are called
+};
+
+}  // namespace verbena::messaging

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a message into a protocol, and those who wait for room or for their memory.
+#include <algorithm>
+#include <utility>
+
+#include "messaging/looking.h"
+#include "messaging/sender_end.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+bool may_go_later(SendStatus status) {
+  return status == SendStatus::NoCredit || status == SendStatus::NoBuffer ||
+         status == SendStatus::RateLimited;
+}
+
+}  // namespace
+
+Error SenderEnd::refusal(SendStatus status, std::uint32_t bytes) const {
+  const std::string what = "send " + std::to_string(bytes) + " bytes to " + peer_.to_string() + ": ";
+  if (status == SendStatus::TooLong)
+    return Error(ErrorCode::InvalidArgument,
+                 what + "at most " + std::to_string(max_message_bytes()) + " are agreed with the receiver");
+  if (status == SendStatus::Closed)
+    return error_ ? Error(error_->code(), what + error_->context(), error_->native(), error_->domain())
+                  : Error(ErrorCode::WrongState, what + "the sender is being closed");
+  return Error(ErrorCode::DeadlineExceeded, what + std::string(to_string(status)) + " before the deadline");
+}
+
+// ---- As much as goes now.
+
+SendResult SenderEnd::send(std::span<const Outgoing> messages) {
+  if (!is_open()) return {SendStatus::Closed, 0, 0};
+  if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};  // in line
+  return pass(messages);
+}
+
+SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
+  SendStatus stopped = SendStatus::Ok;
+  std::size_t fit = 0;
+  const Instant now = limiter_.is_on() ? engine_.now() : Instant{};
+  RateLimiter after = limiter_;
+  for (; fit < messages.size() && stopped == SendStatus::Ok; ++fit) {
+    if (messages[fit].size > settled_.max_message_bytes) stopped = SendStatus::TooLong;
+    if (limiter_.is_on() && !after.allows(now)) stopped = SendStatus::RateLimited;
+    if (stopped != SendStatus::Ok) break;
+    if (limiter_.is_on()) after.take(now, messages[fit].size);
+  }
+  SendResult result{SendStatus::Ok, 0, 0};
+  if (fit != 0) result = put(messages.first(fit));
+  for (std::size_t i = 0; i < result.taken; ++i) {
+    counters_.bytes += messages[i].size;
+    if (messages[i].lent) ++counters_.lent;
+    if (limiter_.is_on()) limiter_.take(now, messages[i].size);
+  }
+  counters_.messages += result.taken;
+  if (result.taken != 0) result.last = counters_.messages;
+  if (result.status == SendStatus::Ok) result.status = stopped;
+  counters_.no_credit += result.status == SendStatus::NoCredit;
+  counters_.no_buffer += result.status == SendStatus::NoBuffer;
+  counters_.rate_limited += result.status == SendStatus::RateLimited;
+  counters_.too_long += result.status == SendStatus::TooLong;
+  return result;
+}
+
+std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
+  SendStatus why_not = SendStatus::Ok;
+  if (!is_open()) return std::nullopt;
+  if (bytes > max_message_bytes()) {
+    ++counters_.too_long;
+    return std::nullopt;
+  }
+  const auto room = reserve(bytes, why_not);
+  counters_.no_credit += why_not == SendStatus::NoCredit;
+  counters_.no_buffer += why_not == SendStatus::NoBuffer;
+  if (!room) return std::nullopt;
+  return Reservation(*this, room->bytes, room->slot);
+}
+
+SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) {
+  if (!is_open()) return {SendStatus::Closed, 0, 0};
+  if (reservation.end_ != this || bytes > reservation.bytes_.size()) return {SendStatus::TooLong, 0, 0};
+  if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};
+  if (limiter_.is_on() && !limiter_.allows(engine_.now())) {
+    ++counters_.rate_limited;
+    return {SendStatus::RateLimited, 0, 0};
+  }
+  SendResult result = commit(reservation.slot_, bytes);
+  counters_.no_credit += result.status == SendStatus::NoCredit;
+  if (!result) return result;
+  if (limiter_.is_on()) limiter_.take(engine_.now(), bytes);
+  reservation.end_ = nullptr;
+  counters_.bytes += bytes;
+  result.last = ++counters_.messages;
+  return result;
+}
+
+// ---- Until it goes.
+
+Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration timeout) {
+  const Instant deadline = deadline_of(timeout);
+  SendResult result{SendStatus::Closed, 0, 0};
+  const auto tried = [&] {
+    if (looks()) look();
+    result = send({&message, 1});
+    return !may_go_later(result.status);
+  };
+  const bool polls = looks() || limiter_.is_on();
+  drive_until(engine_, deadline, polls, tried);
+  if (result) return result.last;
+  return refusal(result.status, message.size);
+}
+
+Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
+  const Instant deadline = deadline_of(timeout);
+  const auto is_freed = [&] {
+    if (looks() && is_open()) look();
+    return freed_ >= message || state_ == State::Closed;
+  };
+  drive_until(engine_, deadline, looks(), is_freed);
+  if (freed_ >= message) return {};
+  return state_ == State::Closed
+             ? *error_
+             : Error(ErrorCode::DeadlineExceeded, "wait for the memory of message " +
+                                                      std::to_string(message) + " to " + peer_.to_string());
+}
+
+void SenderEnd::wait_for_room(Sending& sending, std::coroutine_handle<> who) {
+  sending.bind(engine_, who);
+  if (!is_open()) return sending.make_ready();
+  if (!sending.deadline_.is_never()) sending.make_ready_at(sending.deadline_);
+  waiting_.push_back(sending);
+  look_again();
+}
+
+void SenderEnd::wait_for_freed(Freeing& freeing, std::coroutine_handle<> who) {
+  freeing.bind(engine_, who);
+  if (!freeing.deadline_.is_never()) freeing.make_ready_at(freeing.deadline_);
+  freeing_.push_back(freeing);
+  look_again();
+}
+
+void SenderEnd::cancel_waiting() {
+  while (!waiting_.empty()) {
+    auto& sending = static_cast<Sending&>(waiting_.first());
+    sending.cancelled_ = true;
+    sending.make_ready();
+  }
+}
+
+void SenderEnd::on_freed(std::function<void(MessageId)> f) {
+  on_freed_ = std::move(f);
+  told_freed_ = freed_;
+  look_again();
+}
+
+void SenderEnd::on_room(std::function<void()> f) {
+  on_room_ = std::move(f);
+  tick_.make_ready();
+}
+
+// ---- From the engine.
+
+void SenderEnd::serve() {
+  if (doomed_) return connection_.reset();
+  if (state_ == State::Open && looks()) look();
+  serve_waiting();
+  serve_freeing();
+  if (state_ == State::Closing) changed_.notify();
+  bool destroyed = false;
+  destroyed_ = &destroyed;
+  call_back();
+  if (destroyed) return;
+  destroyed_ = nullptr;
+  look_again();
+}
+
+void SenderEnd::serve_waiting() {
+  while (is_open() && !waiting_.empty()) {
+    auto& sending = static_cast<Sending&>(waiting_.first());
+    sending.result_ = pass({&sending.message_, 1});
+    if (may_go_later(sending.result_.status)) return;
+    sending.make_ready();
+  }
+}
+
+// They wait in no order: whoever is served leaves, the others go round once.
+void SenderEnd::serve_freeing() {
+  detail::ResumptionList still;
+  while (!freeing_.empty()) {
+    auto& freeing = static_cast<Freeing&>(freeing_.first());
+    if (freeing.message_ <= freed_ || state_ == State::Closed)
+      freeing.make_ready();
+    else
+      still.push_back(freeing);
+  }
+  while (!still.empty()) freeing_.push_back(still.first());
+}
+
+// Any of these may destroy this end.
+void SenderEnd::call_back() {
+  const bool* const destroyed = destroyed_;
+  if (on_freed_ && freed_ > told_freed_) {
+    told_freed_ = freed_;
+    const auto f = on_freed_;
+    f(freed_);
+    if (*destroyed) return;
+  }
+  const bool has_room = state_ == State::Closed || (waiting_.empty() && credits() != 0 &&
+                                                    (!limiter_.is_on() || limiter_.allows(engine_.now())));
+  if (on_room_ && has_room) std::exchange(on_room_, nullptr)();
+}
+
+// What no completion announces must be looked for, as long as somebody waits for it.
+void SenderEnd::look_again() {
+  if (state_ == State::Closed || !has_interest()) return;
+  if (looks()) return tick_.make_ready_at(engine_.now() + kLookInterval);
+  if (limiter_.is_on() && (!waiting_.empty() || on_room_))
+    tick_.make_ready_at(std::max(limiter_.next(), engine_.now() + kLookInterval));
+}
+
+}  // namespace verbena::messaging

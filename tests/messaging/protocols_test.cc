@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every protocol over every path.
+#include <algorithm>
+
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(20);
+
+class EveryProtocol : public ::testing::TestWithParam<Way> {};
+
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+    for (const char* name : {"send-receive"}) all.push_back({must(messaging::parse_kind(name)), path});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Messaging, EveryProtocol, ::testing::ValuesIn(ways()),
+                         [](const auto& way) { return name_of(way.param); });
+
+bool is_message(const Message& message, std::uint32_t n, std::size_t bytes, std::uint32_t sender = 0) {
+  const auto expected = text_of_message(sender, n, bytes);
+  return std::equal(expected.begin(), expected.end(), message.bytes().begin(), message.bytes().end());
+}
+
+TEST_P(EveryProtocol, messages_arrive_once_in_order_and_whole) {
+  Ends ends(GetParam(), {.max_message_bytes = 3000, .depth = 16});
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kMessages = 2000;
+  std::uint32_t sent = 0, got = 0;
+  const auto size_of = [](std::uint32_t n) { return std::size_t{n} * 37 % 3001; };
+  const auto both = [&] {
+    while (sent < kMessages && sender.try_send(text_of_message(0, sent, size_of(sent)))) ++sent;
+    while (auto message = ends.receiver->try_receive()) {
+      EXPECT_TRUE(is_message(*message, got, size_of(got))) << got;
+      ++got;
+    }
+    return got == kMessages;
+  };
+  ASSERT_TRUE(ends.engine.run_until(both, kPatience)) << got << " of " << sent;
+  EXPECT_FALSE(ends.receiver->try_receive());
+  EXPECT_EQ(sender.counters().messages, kMessages);
+  EXPECT_EQ(ends.receiver->counters().messages, kMessages);
+}
+
+TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_longer) {
+  Ends ends(GetParam(), {.max_message_bytes = 5000, .depth = 4});
+  Sender sender = ends.connect();
+  EXPECT_EQ(sender.max_message_bytes(), 5000u);
+  const auto longest = text_of_message(0, 1, 5000), too_long = text_of_message(0, 2, 5001);
+  EXPECT_EQ(sender.try_send({}).last, 1u);
+  EXPECT_EQ(sender.try_send(longest).last, 2u);
+  EXPECT_EQ(sender.try_send(too_long).status, SendStatus::TooLong);
+  expect_error(sender.send(too_long), ErrorCode::InvalidArgument, "5001 bytes", "at most 5000");
+  EXPECT_TRUE(must(ends.receiver->receive(kPatience)).bytes().empty());
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 5000));
+  must(sender.send(text_of_message(0, 3, 1)));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 3, 1));
+  EXPECT_EQ(sender.counters().too_long, 2u);
+}
+
+TEST_P(EveryProtocol, a_receiver_that_holds_its_messages_holds_back_the_sender) {
+  Ends ends(GetParam(), {.max_message_bytes = 512, .depth = 8, .ring_bytes = 8192});
+  Sender sender = ends.connect();
+  std::vector<Message> held;
+  std::uint32_t sent = 0;
+  const auto fill_up = [&] {
+    while (sender.try_send(text_of_message(0, sent, 512))) ++sent;
+    if (auto message = ends.receiver->try_receive()) held.push_back(std::move(*message));
+    return false;
+  };
+  ends.engine.run_until(fill_up, Duration::milliseconds(50));
+  const std::uint32_t full = sent;
+  EXPECT_GE(full, 8u);
+  EXPECT_LE(full, 16u);
+  EXPECT_EQ(held.size(), full);
+  EXPECT_GT(sender.counters().no_credit, 0u);
+  EXPECT_EQ(sender.credits(), 0u);
+  bool has_room = false;
+  sender.on_room([&] { has_room = true; });
+  held.clear();
+  ASSERT_TRUE(ends.engine.run_until([&] { return has_room; }, kPatience));
+  must(sender.send(text_of_message(0, full, 512), kPatience));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), full, 512));
+}
+
+TEST_P(EveryProtocol, what_was_sent_before_close_is_received_after_it) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8});
+  bool ended = false;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
+    ended = true;
+    must(how);
+  });
+  {
+    Sender sender = ends.connect();
+    for (std::uint32_t n = 0; n < 6; ++n) ASSERT_TRUE(sender.try_send(text_of_message(0, n, 200)));
+    must(sender.close(kPatience));
+    EXPECT_TRUE(sender.closed());
+    EXPECT_EQ(sender.try_send({}).status, SendStatus::Closed);
+    EXPECT_EQ(sender.freed(), 6u);
+  }
+  for (std::uint32_t n = 0; n < 6; ++n)
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 200));
+  expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
+  EXPECT_TRUE(ended);
+}
+
+TEST_P(EveryProtocol, a_sender_that_leaves_without_closing_is_told_as_lost) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8});
+  std::string how_it_ended;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
+    how_it_ended = how ? "well" : how.error().to_string();
+  });
+  {
+    Sender sender = ends.connect();
+    must(sender.send(text_of_message(0, 0, 100)));
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 100));
+  }
+  expect_error(ends.receiver->receive(kPatience), ErrorCode::ConnectionLost, "left without closing");
+  EXPECT_THAT(how_it_ended, ::testing::HasSubstr("left without closing"));
+  EXPECT_EQ(ends.receiver->counters().peers_lost, 1u);
+}
+
+TEST_P(EveryProtocol, a_receiver_that_goes_is_told_to_those_who_wait_for_room) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096});
+  Sender sender = ends.connect();
+  while (sender.try_send(text_of_message(0, 0, 256))) continue;
+  std::string outcome;
+  const auto wait = [&]() -> Task<void> {
+    auto sent = co_await sender.async_send({});
+    outcome = sent ? "sent" : sent.error().to_string();
+  };
+  ends.engine.spawn(wait());
+  ends.engine.run_until([] { return false; }, Duration::milliseconds(10));
+  EXPECT_EQ(outcome, "");
+  ends.receiver.reset();
+  ASSERT_TRUE(ends.engine.run_until([&] { return !outcome.empty(); }, kPatience));
+  EXPECT_THAT(outcome, ::testing::HasSubstr("the peer closed it"));
+  expect_error(sender.status(), ErrorCode::Disconnected);
+}
+
+}  // namespace
+}  // namespace verbena

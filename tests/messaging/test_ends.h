@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A receiver and its senders on one engine, over packets or shared memory.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../api/test_pair.h"
+#include "verbena/messaging/receiver.h"
+#include "verbena/messaging/sender.h"
+
+namespace verbena::test {
+
+using messaging::Kind;
+using messaging::Message;
+using messaging::Options;
+using messaging::Protocol;
+using messaging::Receiver;
+using messaging::Sender;
+using messaging::SendStatus;
+
+// What a protocol runs over.
+struct Way {
+  Kind kind;
+  PathChoice path = PathChoice::Roce;
+};
+
+inline std::string name_of(const Way& way) {
+  std::string name = messaging::to_string(way.kind) + (way.path == PathChoice::Local ? "_local" : "_roce");
+  for (char& c : name)
+    if (c == '-' || c == '/') c = '_';
+  return name;
+}
+
+// The bytes of message number n of a sender: they say who and which, and fill up with a pattern of it.
+inline std::vector<std::byte> text_of_message(std::uint32_t sender, std::uint32_t n, std::size_t bytes) {
+  std::vector<std::byte> text(bytes);
+  std::uint32_t x = sender * 7919 + n * 31 + 1;
+  for (std::byte& b : text) {
+    x = x * 1664525 + 1013904223;
+    b = static_cast<std::byte>(x >> 24);
+  }
+  return text;
+}
+
+class Ends {
+ public:
+  explicit Ends(const Way& way, Options both = {})
+      : client(must(Device::open(OpenOptions{.path = way.path}))),
+        server(must(Device::open(OpenOptions{.path = way.path}))),
+        engine(must(ProgressEngine::create(client))) {
+    must(engine.add(server));
+    options = std::move(both);
+    options.kind = way.kind;
+    // So long that no end in these tests is one of patience.
+    options.connection.reliability.timeout = 20;
+    Options there = options;
+    there.connection.device = &server;
+    listener.emplace(must(Listener::create(engine, {.device = &server})));
+    receiver.emplace(must(Receiver::create(engine, there)));
+    listener->on_request([this] {
+      while (auto request = listener->poll_request()) {
+        auto peer = receiver->accept(std::move(*request));
+        if (!peer) refused.push_back(peer.error().to_string());
+      }
+    });
+  }
+  Ends(const Ends&) = delete;
+  Ends& operator=(const Ends&) = delete;
+
+  Result<Sender> try_connect(const Options& here) {
+    return Sender::connect(engine, listener->address().to_string(), here);
+  }
+  Sender connect() { return must(try_connect(options)); }
+
+  Device client, server;
+  Options options;
+  ProgressEngine engine;
+  std::optional<Listener> listener;
+  std::optional<Receiver> receiver;
+  std::vector<std::string> refused;
+};
+
+}  // namespace verbena::test
