@@ -13,20 +13,8 @@ constexpr Duration kPatience = Duration::seconds(20);
 
 class EveryProtocol : public ::testing::TestWithParam<Way> {};
 
-std::vector<Way> ways() {
-  std::vector<Way> all;
-  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
-    for (const char* name : {"send-receive"}) all.push_back({must(messaging::parse_kind(name)), path});
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Messaging, EveryProtocol, ::testing::ValuesIn(ways()),
+INSTANTIATE_TEST_SUITE_P(Messaging, EveryProtocol, ::testing::ValuesIn(every_way()),
                          [](const auto& way) { return name_of(way.param); });
-
-bool is_message(const Message& message, std::uint32_t n, std::size_t bytes, std::uint32_t sender = 0) {
-  const auto expected = text_of_message(sender, n, bytes);
-  return std::equal(expected.begin(), expected.end(), message.bytes().begin(), message.bytes().end());
-}
 
 TEST_P(EveryProtocol, messages_arrive_once_in_order_and_whole) {
   Ends ends(GetParam(), {.max_message_bytes = 3000, .depth = 16});

@@ -27,6 +27,14 @@ struct Way {
   PathChoice path = PathChoice::Roce;
 };
 
+// Those that every test of all protocols runs over.
+inline std::vector<Way> every_way() {
+  std::vector<Way> all;
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+    for (const char* name : {"send-receive"}) all.push_back({must(messaging::parse_kind(name)), path});
+  return all;
+}
+
 inline std::string name_of(const Way& way) {
   std::string name = messaging::to_string(way.kind) + (way.path == PathChoice::Local ? "_local" : "_roce");
   for (char& c : name)
@@ -43,6 +51,11 @@ inline std::vector<std::byte> text_of_message(std::uint32_t sender, std::uint32_
     b = static_cast<std::byte>(x >> 24);
   }
   return text;
+}
+
+inline bool is_message(const Message& message, std::uint32_t n, std::size_t bytes, std::uint32_t sender = 0) {
+  const auto expected = text_of_message(sender, n, bytes);
+  return std::equal(expected.begin(), expected.end(), message.bytes().begin(), message.bytes().end());
 }
 
 class Ends {

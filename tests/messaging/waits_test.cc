@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for room, for messages and for memory: by tasks and callbacks, with deadlines, cancelled. And the
+// ways a message can be handed over.
+#include <algorithm>
+
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using ::testing::HasSubstr;
+
+constexpr Duration kPatience = Duration::seconds(20);
+
+class Waits : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, Waits, ::testing::ValuesIn(every_way()),
+                         [](const auto& way) { return name_of(way.param); });
+
+template <class T>
+std::string how(const Result<T>& result) {
+  return result ? "well" : result.error().to_string();
+}
+
+TEST_P(Waits, tasks_send_and_receive_in_line) {
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096});
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kMessages = 300;
+  std::uint32_t wrong = 0;
+  const auto send_all = [&]() -> Task<void> {
+    for (std::uint32_t n = 0; n < kMessages; ++n) {
+      const auto text = text_of_message(0, n, n % 301);
+      must(co_await sender.async_send(text));
+    }
+  };
+  const auto receive_all = [&]() -> Task<void> {
+    for (std::uint32_t n = 0; n < kMessages; ++n) {
+      auto message = co_await ends.receiver->async_receive();
+      if (!message || !is_message(*message, n, n % 301)) ++wrong;
+    }
+  };
+  ends.engine.run(when_all(send_all(), receive_all()));
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_P(Waits, a_callback_gets_every_message) {
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 8});
+  std::uint32_t got = 0, wrong = 0;
+  ends.receiver->on_message([&](Message message) { wrong += !is_message(message, got++, 250); });
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kMessages = 200;
+  std::uint32_t sent = 0;
+  const auto send_on = [&] {
+    while (sent < kMessages && sender.try_send(text_of_message(0, sent, 250))) ++sent;
+    return got == kMessages;
+  };
+  EXPECT_TRUE(ends.engine.run_until(send_on, kPatience));
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_P(Waits, who_waits_for_room_gives_up_at_its_deadline_or_when_cancelled_and_nothing_was_sent) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096});
+  Sender sender = ends.connect();
+  std::uint32_t sent = 0;
+  while (sender.try_send(text_of_message(0, sent, 256))) ++sent;
+  expect_error(sender.send(text_of_message(0, 77, 256), Duration::milliseconds(5)),
+               ErrorCode::DeadlineExceeded, "no credit before the deadline");
+  std::string late, cancelled;
+  const auto send_one = [&](Duration timeout, std::string& outcome) -> Task<void> {
+    const auto text = text_of_message(0, 88, 256);
+    outcome = how(co_await sender.async_send(text, timeout));
+  };
+  ends.engine.spawn(send_one(Duration::milliseconds(5), late));
+  ends.engine.spawn(send_one(kPatience, cancelled));
+  ASSERT_TRUE(ends.engine.run_until([&] { return !late.empty(); }, kPatience));
+  EXPECT_THAT(late, HasSubstr("DeadlineExceeded"));
+  EXPECT_EQ(cancelled, "");
+  sender.cancel_waiting();
+  ASSERT_TRUE(ends.engine.run_until([&] { return !cancelled.empty(); }, kPatience));
+  EXPECT_THAT(cancelled, HasSubstr("Cancelled"));
+  for (std::uint32_t n = 0; n < sent; ++n)
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 256)) << n;
+  expect_error(ends.receiver->receive(Duration::milliseconds(5)), ErrorCode::DeadlineExceeded);
+}
+
+TEST_P(Waits, who_waits_for_a_message_gives_up_at_its_deadline_or_when_cancelled) {
+  Ends ends(GetParam());
+  Sender sender = ends.connect();
+  std::string late, cancelled;
+  const auto receive_one = [&](Duration timeout, std::string& outcome) -> Task<void> {
+    outcome = how(co_await ends.receiver->async_receive(timeout));
+  };
+  ends.engine.spawn(receive_one(Duration::milliseconds(5), late));
+  ends.engine.spawn(receive_one(kPatience, cancelled));
+  ASSERT_TRUE(ends.engine.run_until([&] { return !late.empty(); }, kPatience));
+  EXPECT_THAT(late, HasSubstr("DeadlineExceeded"));
+  ends.receiver->cancel_waiting();
+  ASSERT_TRUE(ends.engine.run_until([&] { return !cancelled.empty(); }, kPatience));
+  EXPECT_THAT(cancelled, HasSubstr("Cancelled"));
+}
+
+TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
+  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 64});
+  Sender sender = ends.connect();
+  MemoryRegion own = must(ends.client.allocate_memory(1000));
+  const auto lent = text_of_message(0, 40, 900);
+  std::copy(lent.begin(), lent.end(), own.data());
+  std::vector<std::vector<std::byte>> texts;
+  std::vector<std::span<const std::byte>> batch;
+  for (std::uint32_t n = 0; n < 40; ++n) texts.push_back(text_of_message(0, n, n * 25));
+  for (const auto& text : texts) batch.push_back(text);
+  const auto sent = sender.try_send_batch(batch);
+  EXPECT_TRUE(sent);
+  EXPECT_EQ(sent.taken, 40u);
+  EXPECT_EQ(sent.last, 40u);
+  const auto id = sender.try_lend(own.local(0, 900));
+  ASSERT_TRUE(id);
+  auto reservation = sender.try_reserve(800);
+  ASSERT_TRUE(reservation);
+  ASSERT_GE(reservation->bytes().size(), 800u);
+  { EXPECT_TRUE(sender.try_reserve(1000)); }  // goes back
+  const auto reserved = text_of_message(0, 41, 700);
+  std::copy(reserved.begin(), reserved.end(), reservation->bytes().begin());
+  EXPECT_EQ(sender.try_commit(*reservation, 700).last, 42u);
+  EXPECT_TRUE(reservation->empty());
+  for (std::uint32_t n = 0; n < 42; ++n) {
+    const std::size_t bytes = n < 40 ? n * 25 : n == 40 ? 900 : 700;
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, bytes)) << n;
+  }
+  must(sender.wait_freed(id.last, kPatience));
+  EXPECT_GE(sender.freed(), id.last);
+  EXPECT_EQ(sender.counters().lent, 1u);
+  EXPECT_EQ(sender.try_reserve(1001), std::nullopt);
+}
+
+TEST_P(Waits, memory_that_comes_back_is_told) {
+  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 8});
+  ends.receiver->on_message([](Message) {});
+  Sender sender = ends.connect();
+  MemoryRegion own = must(ends.client.allocate_memory(1000));
+  messaging::MessageId told = 0;
+  sender.on_freed([&](messaging::MessageId id) { told = id; });
+  const auto lend = [&]() -> Task<void> {
+    const auto id = must(co_await sender.async_lend(own.local(0, 1000)));
+    must(co_await sender.async_freed(id));
+  };
+  ends.engine.run(lend());
+  ends.engine.run(lend());
+  ASSERT_TRUE(ends.engine.run_until([&] { return told == 2; }, kPatience));
+}
+
+TEST_P(Waits, a_limited_sender_keeps_its_rate_and_waits_for_its_turn) {
+  Ends ends(GetParam(),
+            {.max_message_bytes = 100, .depth = 64, .rate = {.messages_per_second = 2000, .burst = 4}});
+  ends.receiver->on_message([](Message) {});
+  Sender sender = ends.connect();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(sender.try_send({}));
+  EXPECT_EQ(sender.try_send({}).status, SendStatus::RateLimited);
+  const Instant begin = ends.engine.now();
+  const auto send_20 = [&]() -> Task<void> {
+    for (int i = 0; i < 20; ++i) must(co_await sender.async_send({}, kPatience));
+  };
+  ends.engine.run(send_20());
+  EXPECT_GE((ends.engine.now() - begin).ns, Duration::microseconds(9500).ns);
+  must(sender.send({}, kPatience));
+  EXPECT_GT(sender.counters().rate_limited, 0u);
+}
+
+// ---- Ends that do not go together.
+
+TEST(Mismatch, another_protocol_at_the_other_end_is_told_to_both) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}});
+  Connection stranger = must(Connection::prepare(ends.engine));
+  expect_error(stranger.connect_to(ends.listener->address().to_string(), bytes_of("hello")),
+               ErrorCode::Rejected, "offer of a message protocol");
+  ASSERT_EQ(ends.refused.size(), 1u);
+  EXPECT_THAT(ends.refused[0], HasSubstr("ProtocolError"));
+  EXPECT_EQ(ends.receiver->counters().peers_refused, 1u);
+}
+
+TEST(Mismatch, two_receivers_refuse_each_other) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}});
+  Receiver other = must(Receiver::create(ends.engine, ends.options));
+  expect_error(other.connect(ends.listener->address().to_string()), ErrorCode::Rejected,
+               "both ends are receivers");
+  EXPECT_THAT(ends.refused.at(0), HasSubstr("both ends are receivers"));
+}
+
+TEST(Mismatch, the_smaller_sizes_hold_and_one_sender_too_many_is_refused) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}},
+            {.max_message_bytes = 100, .depth = 3, .max_senders = 1});
+  Options more = ends.options;
+  more.max_message_bytes = 5000;
+  more.depth = 50;
+  Sender sender = must(ends.try_connect(more));
+  EXPECT_EQ(sender.max_message_bytes(), 100u);
+  EXPECT_EQ(sender.credits(), 3u);
+  expect_error(ends.try_connect(more), ErrorCode::Rejected, "serves 1 senders, and takes no more");
+}
+
+TEST(Mismatch, options_that_no_protocol_takes_are_refused) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  expect_error(Receiver::create(engine, {.max_message_bytes = 0}), ErrorCode::InvalidArgument,
+               "max_message_bytes");
+  expect_error(Receiver::create(engine, {.depth = 0}), ErrorCode::InvalidArgument, "a depth of 0");
+  expect_error(Receiver::create(engine, {.max_senders = 0}), ErrorCode::InvalidArgument, "max_senders");
+}
+
+TEST(Roles, a_sender_may_listen_and_a_receiver_connect) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  Options there = ends.options;
+  there.connection.device = &ends.server;
+  std::optional<Sender> sender;
+  listener.on_request([&] { sender = must(Sender::accept(ends.engine, *listener.poll_request(), there)); });
+  Receiver receiver = must(Receiver::create(ends.engine, ends.options));
+  EXPECT_EQ(must(receiver.connect(listener.address().to_string())), 0u);
+  ASSERT_TRUE(sender);
+  must(sender->send(text_of_message(0, 5, 99)));
+  EXPECT_TRUE(is_message(must(receiver.receive(kPatience)), 5, 99));
+  must(sender->close(kPatience));
+}
+
+}  // namespace
+}  // namespace verbena
