@@ -5,6 +5,7 @@
 #include "messaging/receiver_end.h"
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
+#include "messaging/shared_receive.h"
 
 namespace verbena::messaging {
 
@@ -42,6 +43,7 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
   std::unique_ptr<SenderEnd> end;
   switch (options.kind.protocol) {
     case Protocol::SendReceive:
+    case Protocol::SharedReceive:
       end = std::make_unique<SendReceiveSender>(engine, options);
       break;
     default:
@@ -57,6 +59,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
   switch (options.kind.protocol) {
     case Protocol::SendReceive:
       end = std::make_unique<SendReceiveReceiver>(engine, options);
+      break;
+    case Protocol::SharedReceive:
+      end = std::make_unique<SharedReceiveReceiver>(engine, options);
       break;
     default:
       return unknown<ReceiverEnd>(options);

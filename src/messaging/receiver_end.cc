@@ -30,7 +30,7 @@ ReceiverEnd::~ReceiverEnd() {
 
 void ReceiverEnd::drop_peers() {
   cancel_waiting();
-  peers_.clear();
+  while (!peers_.empty()) remove(*peers_.back());
 }
 
 Device& ReceiverEnd::device() const {
@@ -60,8 +60,7 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   options.queues = queues();
   options.queues.max_send_requests += kControlSends;
   const std::uint32_t controls = control_receives();
-  if (controls != 0 || receive_pool() == nullptr)
-    options.queues.max_receive_requests += controls == 0 ? 0 : controls + kControlReceives;
+  if (controls != 0) options.queues.max_receive_requests += controls + kControlReceives;
   options.receive_pool = receive_pool();
   auto connection = Connection::prepare(program_engine_, options);
   if (!connection) return connection.error();
@@ -80,16 +79,17 @@ void ReceiverEnd::remove(ReceiverPeer& peer) {
       std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == &peer; });
   const std::unique_ptr<ReceiverPeer> held = std::move(*found);
   peers_.erase(found);
+  held->connection_.reset();  // before the protocol's memory
 }
 
-Offer ReceiverEnd::our_offer(ReceiverPeer* peer) {
+Offer ReceiverEnd::our_offer(ReceiverPeer* peer, const Offer* theirs) {
   Offer ours;
   ours.role = Role::Receiver;
   ours.order_in_write = promises_order_in_write(device().info());
   ours.kind = ours.order_in_write ? options_.kind : without_order_in_write(options_.kind);
   ours.max_message_bytes = options_.max_message_bytes;
   ours.depth = options_.depth;
-  if (peer != nullptr) offer(*peer, ours);
+  if (peer != nullptr) offer(*peer, ours, theirs);
   return ours;
 }
 
@@ -113,11 +113,11 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   };
   auto theirs = Offer::from_bytes(request.private_data());
   if (!theirs) return refuse(theirs.error());
-  if (auto settled = settle(our_offer(nullptr), *theirs); !settled) return refuse(settled.error());
+  if (auto settled = settle(our_offer(nullptr, nullptr), *theirs); !settled) return refuse(settled.error());
   auto added = add_peer();
   if (!added) return refuse(added.error());
   ReceiverPeer& peer = **added;
-  const Offer ours = our_offer(&peer);
+  const Offer ours = our_offer(&peer, &*theirs);
   auto accepted = request.accept(std::move(*peer.connection_), ours.to_bytes());
   if (!accepted) {
     peer.connection_.reset();
@@ -137,7 +137,7 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::string address) {
   auto added = add_peer();
   if (!added) co_return added.error();
   ReceiverPeer& peer = **added;
-  const Offer ours = our_offer(&peer);
+  const Offer ours = our_offer(&peer, nullptr);
   const auto bytes = ours.to_bytes();
   auto ok = co_await peer.connection_->async_connect_to(address, bytes);
   if (ok) {
@@ -194,7 +194,7 @@ void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
     const bool is_ours = (completion.id & kFirstBaseId) != 0;
     if (is_ours) post_control_receive(peer, completion.id);
     if (is_control && !is_ours) handle_control_in(peer, completion);
-    if (is_control) return handle_control(peer, completion);
+    if (is_control) return handle_control(peer, completion.immediate);
     ok = handle_received(peer, completion);
   } else if (completion.id < kFirstBaseId) {
     ok = handle_sent(peer, completion);
@@ -202,8 +202,8 @@ void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
   if (!ok) fail(peer, ok.error());
 }
 
-void ReceiverEnd::handle_control(ReceiverPeer& peer, const Completion& completion) {
-  const auto control = Control::from_immediate(completion.immediate);
+void ReceiverEnd::handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate) {
+  const auto control = Control::from_immediate(immediate);
   if (!control || control->word != Control::Word::Finish || peer.total_)
     return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent what no sender sends"));
   peer.total_ = counter_near(peer.arrived_, control->number);

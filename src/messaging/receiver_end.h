@@ -2,6 +2,7 @@
 // What all receiving ends have in common: senders that come and go, waiting. A protocol derives from it.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -110,7 +111,8 @@ class ReceiverEnd {
   virtual std::uint32_t control_receives() const = 0;
   // Before the connection is: posts receives, so that the first message finds one.
   virtual Result<void> prepare(ReceiverPeer& /*peer*/) { return {}; }
-  virtual void offer(ReceiverPeer& /*peer*/, Offer& /*ours*/) {}
+  // `theirs` is null where ours goes first.
+  virtual void offer(ReceiverPeer& /*peer*/, Offer& /*ours*/, const Offer* /*theirs*/) {}
   virtual Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) = 0;
   // Hands out what is here, by ReceiverPeer::hand_out(), in turns over the senders. Looks at memory only.
   virtual std::size_t poll(std::span<Message> out) = 0;
@@ -138,6 +140,7 @@ class ReceiverEnd {
   // Messages, or bytes, given back by this sender's receiver since the beginning.
   // False: try again with the next.
   bool tell_given_back(ReceiverPeer& peer, std::uint64_t number);
+  ProgressEngine& engine_of_program() const { return program_engine_; }
   Device& device() const;
   ProtectionDomain& domain() const;
   // A message may be here.
@@ -147,8 +150,8 @@ class ReceiverEnd {
   }
   // This sender breaks the protocol: its connection ends with that error.
   void fail(ReceiverPeer& peer, Error error);
-  // For one receive that was flagged by a receive pool: the control in it.
-  void handle_control(ReceiverPeer& peer, const Completion& completion);
+  // For receives of a receive pool: a SEND came with that immediate.
+  void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
   void drop_peers();
   ReceiverCounters counters_;
@@ -160,7 +163,7 @@ class ReceiverEnd {
   };
 
   Result<ReceiverPeer*> add_peer();
-  Offer our_offer(ReceiverPeer* peer);
+  Offer our_offer(ReceiverPeer* peer, const Offer* theirs);
   Result<void> begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs);
   void remove(ReceiverPeer& peer);
   void handle(ReceiverPeer& peer, const Completion& completion);

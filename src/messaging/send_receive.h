@@ -29,7 +29,7 @@ class SendReceiveSender : public SenderEnd {
  protected:
   Result<void> open() override;
   QueuePairCapabilities queues() const override;
-  std::uint32_t control_receives() const override { return kCreditControls; }
+  std::uint32_t control_receives() const override;
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
   std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
@@ -44,6 +44,8 @@ class SendReceiveSender : public SenderEnd {
   // Requests of one batch, and where their bytes stand.
   struct Batch;
 
+  // A credit may be back before the completion of the SEND that used it.
+  std::uint64_t free_requests() const { return in_flight_.size() - (sent() - completed_); }
   bool add(Batch& batch, const Outgoing& message, std::uint64_t first);
   std::size_t flush(Batch& batch, std::uint64_t first);
   void add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes);
@@ -52,8 +54,10 @@ class SendReceiveSender : public SenderEnd {
   MemoryRegion memory_;
   std::size_t stride_ = 0;
   std::uint32_t inline_bytes_ = 0;
-  std::uint32_t depth_ = 0;
-  std::uint64_t given_back_ = 0;
+  std::uint32_t depth_ = 0;               // credits at first
+  std::uint32_t most_ = 0;                // and at most, at any time
+  std::uint64_t given_back_ = 0;          // those that came since
+  std::uint64_t completed_ = 0;           // messages
   bool closed_ = false;                   // the device refused the last batch for good
   std::vector<std::uint32_t> free_;       // buffers
   std::vector<std::uint32_t> in_flight_;  // by message modulo their number: its buffer, or kNoSlot

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "messaging/send_receive.h"
@@ -41,8 +43,19 @@ QueuePairCapabilities SendReceiveSender::queues() const {
           .max_inline_bytes = inline_bytes_};
 }
 
-Result<void> SendReceiveSender::start(const Offer&) {
-  depth_ = settled().depth;
+// A window that grows doubles with a control at most.
+std::uint32_t SendReceiveSender::control_receives() const {
+  if (options().kind.protocol == Protocol::SendReceive) return kCreditControls;
+  return kCreditControls * static_cast<std::uint32_t>(std::bit_width(options().depth));
+}
+
+Result<void> SendReceiveSender::start(const Offer& theirs) {
+  depth_ = most_ = settled().depth;
+  if (settled().kind.protocol == Protocol::SendReceive) return {};
+  if (theirs.extra == 0 || theirs.extra > most_)
+    return Error(ErrorCode::ProtocolError, "the receiver grants " + std::to_string(theirs.extra) +
+                                               " messages of " + std::to_string(most_));
+  depth_ = static_cast<std::uint32_t>(theirs.extra);
   return {};
 }
 
@@ -94,7 +107,7 @@ std::size_t SendReceiveSender::flush(Batch& batch, std::uint64_t first) {
 SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
   SendResult result;
   const std::size_t wanted = messages.size();
-  const auto room = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, credits()));
+  const auto room = static_cast<std::size_t>(std::min<std::uint64_t>({wanted, credits(), free_requests()}));
   Batch batch;
   while (result.taken < room) {
     const std::size_t from = result.taken;
@@ -107,7 +120,7 @@ SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
     result.status = closed_ ? SendStatus::Closed : SendStatus::NoBuffer;
     return result;
   }
-  if (room < wanted) result.status = SendStatus::NoCredit;
+  if (room < wanted) result.status = credits() == room ? SendStatus::NoCredit : SendStatus::NoBuffer;
   return result;
 }
 
@@ -123,6 +136,7 @@ std::optional<SenderEnd::Room> SendReceiveSender::reserve(std::uint32_t, SendSta
 
 SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
   if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
+  if (free_requests() == 0) return {SendStatus::NoBuffer, 0, 0};
   Batch batch;
   batch.requests[0].id = sent();
   add_buffer(batch, static_cast<std::uint32_t>(slot), bytes);
@@ -140,12 +154,13 @@ SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
 void SendReceiveSender::handle_sent(const Completion& completion) {
   const std::uint32_t slot = std::exchange(in_flight_[completion.id % in_flight_.size()], kNoSlot);
   if (slot != kNoSlot) free_.push_back(slot);
+  completed_ = completion.id + 1;
   if (completion.status == CompletionStatus::Success) set_freed(completion.id + 1);
 }
 
 Result<void> SendReceiveSender::handle_given_back(std::uint32_t number) {
   const std::uint64_t given_back = counter_near(given_back_, number);
-  if (given_back > sent())
+  if (depth_ + given_back - sent() > most_)
     return Error(ErrorCode::ProtocolError, "the receiver gave back more messages than were sent");
   given_back_ = given_back;
   touch();

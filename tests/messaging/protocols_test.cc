@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Messaging, EveryProtocol, ::testing::ValuesIn(every_way
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(EveryProtocol, messages_arrive_once_in_order_and_whole) {
-  Ends ends(GetParam(), {.max_message_bytes = 3000, .depth = 16});
+  Ends ends(GetParam(), {.max_message_bytes = 3000, .depth = 16, .max_senders = 1});
   Sender sender = ends.connect();
   constexpr std::uint32_t kMessages = 2000;
   std::uint32_t sent = 0, got = 0;
@@ -37,7 +37,7 @@ TEST_P(EveryProtocol, messages_arrive_once_in_order_and_whole) {
 }
 
 TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_longer) {
-  Ends ends(GetParam(), {.max_message_bytes = 5000, .depth = 4});
+  Ends ends(GetParam(), {.max_message_bytes = 5000, .depth = 4, .max_senders = 1});
   Sender sender = ends.connect();
   EXPECT_EQ(sender.max_message_bytes(), 5000u);
   const auto longest = text_of_message(0, 1, 5000), too_long = text_of_message(0, 2, 5001);
@@ -53,7 +53,7 @@ TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_lo
 }
 
 TEST_P(EveryProtocol, a_receiver_that_holds_its_messages_holds_back_the_sender) {
-  Ends ends(GetParam(), {.max_message_bytes = 512, .depth = 8, .ring_bytes = 8192});
+  Ends ends(GetParam(), {.max_message_bytes = 512, .depth = 8, .ring_bytes = 8192, .max_senders = 1});
   Sender sender = ends.connect();
   std::vector<Message> held;
   std::uint32_t sent = 0;
@@ -78,7 +78,7 @@ TEST_P(EveryProtocol, a_receiver_that_holds_its_messages_holds_back_the_sender) 
 }
 
 TEST_P(EveryProtocol, what_was_sent_before_close_is_received_after_it) {
-  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8});
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8, .max_senders = 1});
   bool ended = false;
   ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
     ended = true;
@@ -99,7 +99,7 @@ TEST_P(EveryProtocol, what_was_sent_before_close_is_received_after_it) {
 }
 
 TEST_P(EveryProtocol, a_sender_that_leaves_without_closing_is_told_as_lost) {
-  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8});
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8, .max_senders = 1});
   std::string how_it_ended;
   ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
     how_it_ended = how ? "well" : how.error().to_string();
@@ -115,7 +115,7 @@ TEST_P(EveryProtocol, a_sender_that_leaves_without_closing_is_told_as_lost) {
 }
 
 TEST_P(EveryProtocol, a_receiver_that_goes_is_told_to_those_who_wait_for_room) {
-  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096});
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096, .max_senders = 1});
   Sender sender = ends.connect();
   while (sender.try_send(text_of_message(0, 0, 256))) continue;
   std::string outcome;

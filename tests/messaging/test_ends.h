@@ -31,7 +31,8 @@ struct Way {
 inline std::vector<Way> every_way() {
   std::vector<Way> all;
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
-    for (const char* name : {"send-receive"}) all.push_back({must(messaging::parse_kind(name)), path});
+    for (const char* name : {"send-receive", "shared-receive"})
+      all.push_back({must(messaging::parse_kind(name)), path});
   return all;
 }
 

@@ -23,7 +23,7 @@ std::string how(const Result<T>& result) {
 }
 
 TEST_P(Waits, tasks_send_and_receive_in_line) {
-  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096});
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
   Sender sender = ends.connect();
   constexpr std::uint32_t kMessages = 300;
   std::uint32_t wrong = 0;
@@ -44,7 +44,7 @@ TEST_P(Waits, tasks_send_and_receive_in_line) {
 }
 
 TEST_P(Waits, a_callback_gets_every_message) {
-  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 8});
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 8, .max_senders = 1});
   std::uint32_t got = 0, wrong = 0;
   ends.receiver->on_message([&](Message message) { wrong += !is_message(message, got++, 250); });
   Sender sender = ends.connect();
@@ -59,7 +59,7 @@ TEST_P(Waits, a_callback_gets_every_message) {
 }
 
 TEST_P(Waits, who_waits_for_room_gives_up_at_its_deadline_or_when_cancelled_and_nothing_was_sent) {
-  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096});
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096, .max_senders = 1});
   Sender sender = ends.connect();
   std::uint32_t sent = 0;
   while (sender.try_send(text_of_message(0, sent, 256))) ++sent;
@@ -100,7 +100,7 @@ TEST_P(Waits, who_waits_for_a_message_gives_up_at_its_deadline_or_when_cancelled
 }
 
 TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
-  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 64});
+  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 64, .max_senders = 1});
   Sender sender = ends.connect();
   MemoryRegion own = must(ends.client.allocate_memory(1000));
   const auto lent = text_of_message(0, 40, 900);
@@ -134,7 +134,7 @@ TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
 }
 
 TEST_P(Waits, memory_that_comes_back_is_told) {
-  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 8});
+  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 8, .max_senders = 1});
   ends.receiver->on_message([](Message) {});
   Sender sender = ends.connect();
   MemoryRegion own = must(ends.client.allocate_memory(1000));
@@ -150,8 +150,10 @@ TEST_P(Waits, memory_that_comes_back_is_told) {
 }
 
 TEST_P(Waits, a_limited_sender_keeps_its_rate_and_waits_for_its_turn) {
-  Ends ends(GetParam(),
-            {.max_message_bytes = 100, .depth = 64, .rate = {.messages_per_second = 2000, .burst = 4}});
+  Ends ends(GetParam(), {.max_message_bytes = 100,
+                         .depth = 64,
+                         .max_senders = 1,
+                         .rate = {.messages_per_second = 2000, .burst = 4}});
   ends.receiver->on_message([](Message) {});
   Sender sender = ends.connect();
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(sender.try_send({}));

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers that say what no honest end says: the connection ends with a named error, and no other notices.
+#include "messaging/control.h"
+#include "messaging/offer.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using messaging::Control;
+using messaging::Offer;
+using messaging::Role;
+
+constexpr Duration kPatience = Duration::seconds(20);
+
+Offer offer_of(Role role, const Options& options, std::uint64_t extra = 0) {
+  Offer offer;
+  offer.role = role;
+  offer.kind = options.kind;
+  offer.max_message_bytes = options.max_message_bytes;
+  offer.depth = options.depth;
+  offer.extra = extra;
+  return offer;
+}
+
+PostResult say(Connection& connection, Control::Word word, std::uint32_t number) {
+  SendRequest request;
+  request.opcode = SendOpcode::SendWithImmediate;
+  request.immediate = Control{word, number}.to_immediate();
+  return connection.post_send({&request, 1});
+}
+
+class Hostile : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, Hostile,
+                         ::testing::Values(Way{{.protocol = Protocol::SendReceive}},
+                                           Way{{.protocol = Protocol::SharedReceive}}),
+                         [](const auto& way) { return name_of(way.param); });
+
+// A sender of our own making beside an honest one; how the receiver saw it end.
+std::string end_of_a_sender(const Way& way, const std::function<void(Connection&)>& misbehave) {
+  Ends ends(way, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  std::string how_it_ended;
+  ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
+    if (peer == 1) how_it_ended = how ? "well" : how.error().to_string();
+  });
+  Sender honest = ends.connect();
+  const auto bytes = offer_of(Role::Sender, ends.options).to_bytes();
+  Connection liar = must(Connection::prepare(ends.engine, {.queues = {.max_inline_bytes = 192}}));
+  must(liar.connect_to(ends.listener->address().to_string(), bytes));
+  misbehave(liar);
+  EXPECT_TRUE(ends.engine.run_until([&] { return !how_it_ended.empty(); }, kPatience));
+  must(honest.send(text_of_message(0, 1, 50)));
+  for (;;) {
+    auto message = must(ends.receiver->receive(kPatience));
+    if (message.peer() != 0) continue;
+    EXPECT_TRUE(is_message(message, 1, 50));
+    break;
+  }
+  must(honest.close(kPatience));
+  return how_it_ended;
+}
+
+TEST_P(Hostile, a_sender_that_says_what_receivers_say_is_ended) {
+  for (const Control::Word word : {Control::Word::GivenBack, Control::Word::Finished,
+                                   static_cast<Control::Word>(0), static_cast<Control::Word>(15)})
+    EXPECT_THAT(end_of_a_sender(GetParam(), [&](Connection& c) { EXPECT_TRUE(say(c, word, 3)); }),
+                ::testing::HasSubstr("ProtocolError"));
+}
+
+TEST_P(Hostile, a_sender_that_finishes_twice_is_ended) {
+  const auto twice = [](Connection& c) {
+    EXPECT_TRUE(say(c, Control::Word::Finish, 0));
+    EXPECT_TRUE(say(c, Control::Word::Finish, 0));
+  };
+  EXPECT_THAT(end_of_a_sender(GetParam(), twice), ::testing::HasSubstr("ProtocolError"));
+}
+
+TEST_P(Hostile, a_sender_that_claims_more_than_it_sent_has_not_closed_well) {
+  const auto claim = [](Connection& c) {
+    EXPECT_TRUE(say(c, Control::Word::Finish, 7));
+    must(c.close());
+  };
+  EXPECT_THAT(end_of_a_sender(GetParam(), claim), ::testing::HasSubstr("left without closing"));
+}
+
+TEST_P(Hostile, a_message_over_the_length_that_was_agreed_ends_its_sender) {
+  const auto too_long = [](Connection& c) {
+    std::vector<std::byte> bytes(129);
+    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), 129, {}};
+    SendRequest request;
+    request.flags = SendFlags::Signaled | SendFlags::Inline;
+    request.local = {&piece, 1};
+    EXPECT_TRUE(c.post_send({&request, 1}));
+  };
+  EXPECT_THAT(end_of_a_sender(GetParam(), too_long), ::testing::HasSubstr("LocalLengthError"));
+}
+
+// A receiver of our own making: how the sender ends.
+Error end_of_a_receiver(const Way& way, std::uint64_t extra,
+                        const std::function<void(Connection&)>& misbehave) {
+  Ends ends(way, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> liar;
+  const auto bytes = offer_of(Role::Receiver, ends.options, extra).to_bytes();
+  listener.on_request([&] { liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes)); });
+  auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
+  if (!sender) return sender.error();
+  must(liar->wait_established());
+  misbehave(*liar);
+  EXPECT_TRUE(ends.engine.run_until([&] { return sender->closed(); }, kPatience));
+  EXPECT_EQ(sender->try_send({}).status, SendStatus::Closed);
+  return sender->status().error();
+}
+
+TEST_P(Hostile, a_receiver_that_says_what_it_cannot_know_is_left) {
+  const std::pair<Control::Word, std::uint32_t> lies[] = {{Control::Word::GivenBack, 100},
+                                                          {Control::Word::GivenBack, Control::kNumberMask},
+                                                          {Control::Word::Finished, 0},
+                                                          {Control::Word::Finish, 0},
+                                                          {static_cast<Control::Word>(9), 0}};
+  for (const auto& lie : lies)
+    expect_error(
+        end_of_a_receiver(GetParam(), 8, [&](Connection& c) { EXPECT_TRUE(say(c, lie.first, lie.second)); }),
+        ErrorCode::ProtocolError);
+}
+
+TEST(HostileReceiver, a_grant_that_was_not_agreed_is_refused) {
+  for (const std::uint64_t extra : {std::uint64_t{0}, std::uint64_t{9}, ~std::uint64_t{0}})
+    expect_error(end_of_a_receiver(Way{{.protocol = Protocol::SharedReceive}}, extra, [](Connection&) {}),
+                 ErrorCode::ProtocolError, "the receiver grants");
+}
+
+TEST(HostileReceiver, an_answer_that_is_no_offer_is_refused) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> stranger;
+  listener.on_request([&] { stranger = must(listener.poll_request()->accept({.device = &ends.server})); });
+  expect_error(Sender::connect(ends.engine, listener.address().to_string(), ends.options),
+               ErrorCode::ProtocolError, "offer of a message protocol");
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many senders and one receiver: each one's messages in order, memory that is bounded, nobody held back by
+// another.
+#include <deque>
+#include <map>
+
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(30);
+
+class ManySenders : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, ManySenders, ::testing::ValuesIn(every_way()),
+                         [](const auto& way) { return name_of(way.param); });
+
+// The sender of a message stands in its first four bytes, its number in the next.
+std::vector<std::byte> numbered(std::uint32_t sender, std::uint32_t n, std::size_t bytes) {
+  std::vector<std::byte> text = text_of_message(sender, n, bytes);
+  std::memcpy(text.data(), &sender, 4);
+  std::memcpy(text.data() + 4, &n, 4);
+  return text;
+}
+
+// Who sends what, and what came.
+class Traffic {
+ public:
+  Traffic(Ends& ends, std::uint32_t senders, std::uint32_t messages) : ends_(ends), messages_(messages) {
+    for (std::uint32_t i = 0; i < senders; ++i) {
+      senders_.push_back(ends.connect());
+      sent_.push_back(0);
+      got_.push_back(0);
+    }
+  }
+  Sender& sender(std::size_t i) { return senders_[i]; }
+  std::uint32_t got(std::size_t i) const { return got_[i]; }
+
+  // One turn of everybody but `silent`; true when all is here.
+  bool turn(std::optional<std::size_t> silent = {}) {
+    for (std::size_t i = 0; i < senders_.size(); ++i) {
+      const auto who = static_cast<std::uint32_t>(i);
+      while (silent != i && sent_[i] < messages_ &&
+             senders_[i].try_send(numbered(who, sent_[i], 8 + sent_[i] % 200)))
+        ++sent_[i];
+    }
+    while (auto message = ends_.receiver->try_receive()) take(*message);
+    for (std::size_t i = 0; i < got_.size(); ++i)
+      if (silent != i && got_[i] != messages_) return false;
+    return true;
+  }
+  void take(const Message& message) {
+    std::uint32_t who = 0, n = 0;
+    ASSERT_GE(message.bytes().size(), 8u);
+    std::memcpy(&who, message.bytes().data(), 4);
+    std::memcpy(&n, message.bytes().data() + 4, 4);
+    ASSERT_LT(who, got_.size());
+    EXPECT_EQ(n, got_[who]) << who;
+    const auto expected = numbered(who, n, 8 + n % 200);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), message.bytes().begin(), message.bytes().end()));
+    ++got_[who];
+  }
+
+ private:
+  Ends& ends_;
+  const std::uint32_t messages_;
+  std::deque<Sender> senders_;
+  std::vector<std::uint32_t> sent_, got_;
+};
+
+TEST_P(ManySenders, each_ones_messages_come_in_order) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 32, .ring_bytes = 16384, .max_senders = 16});
+  Traffic traffic(ends, 16, 200);
+  EXPECT_EQ(ends.receiver->peers(), 16u);
+  EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn(); }, kPatience));
+  for (std::size_t i = 0; i < 16; ++i) must(traffic.sender(i).close(kPatience));
+  expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
+  EXPECT_EQ(ends.receiver->peers(), 0u);
+}
+
+TEST_P(ManySenders, one_whose_messages_are_held_holds_back_itself_alone) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 16, .ring_bytes = 65536, .max_senders = 4});
+  if (!messaging::traits_of(GetParam().kind).non_blocking)
+    GTEST_SKIP() << "what is behind a held message waits with it";
+  Traffic traffic(ends, 4, 100);
+  std::vector<Message> held;
+  ends.engine.run_until(
+      [&] {
+        while (traffic.sender(0).try_send(numbered(0, 0, 8))) continue;
+        if (auto message = ends.receiver->try_receive()) held.push_back(std::move(*message));
+        return false;
+      },
+      Duration::milliseconds(30));
+  EXPECT_EQ(traffic.sender(0).try_send(numbered(0, 0, 8)).status, SendStatus::NoCredit);
+  EXPECT_GE(held.size(), 1u);
+  const std::uint64_t memory = ends.receiver->memory_bytes();
+  EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn(0); }, kPatience));
+  EXPECT_EQ(ends.receiver->memory_bytes(), memory);
+}
+
+TEST_P(ManySenders, one_that_is_lost_is_not_noticed_by_the_others) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 16, .ring_bytes = 16384, .max_senders = 5});
+  std::map<messaging::PeerId, bool> ended;
+  ends.receiver->on_peer_end(
+      [&](messaging::PeerId peer, const Result<void>& how) { ended[peer] = how.has_value(); });
+  Traffic traffic(ends, 4, 150);
+  {
+    Sender lost = ends.connect();
+    EXPECT_EQ(ends.receiver->peers(), 5u);
+    for (int turns = 0; turns < 3; ++turns) static_cast<void>(traffic.turn());
+  }
+  EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn() && !ended.empty(); }, kPatience));
+  EXPECT_EQ(ended, (std::map<messaging::PeerId, bool>{{4, false}}));
+  EXPECT_EQ(ends.receiver->peers(), 4u);
+  Sender another = ends.connect();  // its place is free again
+  EXPECT_EQ(ends.receiver->peers(), 5u);
+}
+
+TEST(SharedReceives, sixty_four_senders_take_an_eighth_of_the_memory_of_separate_ones_at_most) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  const Options shared{.kind = {.protocol = Protocol::SharedReceive}, .depth = 256, .max_senders = 64};
+  Ends ends(Way{{.protocol = Protocol::SendReceive}}, {.depth = 64, .max_senders = 64});
+  Sender one = ends.connect();
+  const std::uint64_t separate = 64 * ends.receiver->memory_bytes();
+  EXPECT_LE(must(Receiver::create(engine, shared)).memory_bytes() * 8, separate);
+}
+
+TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
+  Ends ends(Way{{.protocol = Protocol::SharedReceive}},
+            {.max_message_bytes = 256, .depth = 64, .max_senders = 16});
+  Sender busy = ends.connect();
+  Sender quiet = ends.connect();
+  EXPECT_EQ(busy.credits(), 4u);
+  std::uint64_t most = 0;
+  for (int turn = 0; turn < 400; ++turn) {
+    while (busy.try_send({})) continue;
+    while (ends.receiver->try_receive()) continue;
+    most = std::max(most, busy.credits());
+  }
+  EXPECT_GE(most, 16u);
+  EXPECT_LE(most, 32u);
+  EXPECT_EQ(quiet.credits(), 4u);
+  expect_error(Receiver::create(ends.engine, {.kind = {.protocol = Protocol::SharedReceive}, .depth = 3}),
+               ErrorCode::InvalidArgument, "each needs one");
+}
+
+}  // namespace
+}  // namespace verbena

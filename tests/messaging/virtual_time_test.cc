@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole programs in virtual time, over a network that loses, doubles and reorders: each message once, whole,
+// in order.
+#include "../scenario/virtual_world.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(60);
+
+class InVirtualTime : public ::testing::TestWithParam<Way> {};
+std::vector<Way> ways_by_packets() {
+  std::vector<Way> all;
+  for (const Way& way : every_way())
+    if (way.path == PathChoice::Roce) all.push_back(way);
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Messaging, InVirtualTime, ::testing::ValuesIn(ways_by_packets()),
+                         [](const auto& way) { return name_of(way.param); });
+
+struct Program {
+  Program(VirtualWorld& its_world, const Options& options)
+      : world(its_world), there(world.add_host()), here(world.add_host()) {
+    receiver.emplace(must(Receiver::create(there.engine(), options)));
+    listener.emplace(must(Listener::create(there.engine())));
+    listener->on_request([this] { must(receiver->accept(*listener->poll_request())); });
+    sender.emplace(must(Sender::connect(here.engine(), listener->address().to_string(), options)));
+  }
+  Task<void> send(std::uint32_t messages) {
+    for (std::uint32_t n = 0; n < messages; ++n) {
+      const auto text = text_of_message(0, n, n * 61 % 2001);
+      must(co_await sender->async_send(text));
+    }
+    must(co_await sender->async_close(kPatience));
+  }
+  Task<void> receive(std::uint32_t messages) {
+    for (;;) {
+      auto message = co_await receiver->async_receive(kPatience);
+      if (!message) {
+        end = message.error().to_string();
+        co_return;
+      }
+      EXPECT_TRUE(is_message(*message, got, got * 61 % 2001)) << got;
+      if (++got % 7 == 0) co_await there.engine().sleep(Duration::microseconds(got * 3));
+      EXPECT_LE(got, messages);
+    }
+  }
+
+  VirtualWorld& world;
+  VirtualWorld::Host &there, &here;
+  std::optional<Receiver> receiver;
+  std::optional<Listener> listener;
+  std::optional<Sender> sender;
+  std::uint32_t got = 0;
+  std::string end;
+};
+
+TEST_P(InVirtualTime, messages_arrive_once_whole_and_in_order_whatever_the_network_does) {
+  std::uint64_t lost = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    VirtualWorld world(seed, {.loss = 0.01 * static_cast<double>(seed % 6), .duplicate = 0.02});
+    Program program(world, {.kind = GetParam().kind,
+                            .max_message_bytes = 2000,
+                            .depth = static_cast<std::uint32_t>(1 + seed * 3),
+                            .ring_bytes = 16384,
+                            .max_senders = 1,
+                            .connection = {.reliability = {.timeout = 8}}});
+    constexpr std::uint32_t kMessages = 150;
+    program.there.engine().spawn(program.receive(kMessages));
+    program.here.engine().run(program.send(kMessages));
+    program.here.engine().run_until([&] { return !program.end.empty(); }, kPatience);
+    EXPECT_EQ(program.got, kMessages);
+    EXPECT_THAT(program.end, ::testing::HasSubstr("all senders have closed"));
+    lost += world.lost();
+  }
+  EXPECT_GT(lost, 100u);
+}
+
+TEST_P(InVirtualTime, one_seed_repeats_a_run) {
+  std::vector<std::uint64_t> hashes;
+  for (int run = 0; run < 2; ++run) {
+    VirtualWorld world(99, {.loss = 0.03});
+    Program program(world,
+                    {.kind = GetParam().kind, .max_message_bytes = 2000, .depth = 8, .max_senders = 1});
+    program.there.engine().spawn(program.receive(40));
+    program.here.engine().run(program.send(40));
+    hashes.push_back(world.hash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+}  // namespace
+}  // namespace verbena
