@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "messaging/ring/reader.h"
+#include "messaging/ring/writer.h"
+
+namespace verbena::ring {
+namespace {
+
+// Both sides in one process; WRITEs are carried out at once.
+struct Pair {
+  explicit Pair(const Geometry& geometry)
+      : image(geometry.memory_bytes() / 8),
+        ring(geometry.memory_bytes() / 8),
+        writer(geometry, std::as_writable_bytes(std::span(image))),
+        reader(geometry, RingMemory(std::as_bytes(std::span(ring)), reinterpret_cast<std::byte*>(&tail))) {}
+
+  bool send(const std::string& text) {
+    const auto place = writer.try_reserve(static_cast<std::uint32_t>(text.size()));
+    if (!place) return false;
+    if (!text.empty()) std::memcpy(writer.payload(*place).data(), text.data(), text.size());
+    const WriteList list = writer.commit(*place);
+    for (const RemoteWrite& write : list.view()) carry_out(write);
+    if (const auto tail_write = writer.publish()) carry_out(*tail_write);
+    return true;
+  }
+  void carry_out(const RemoteWrite& write) {
+    if (write.target == RemoteWrite::Target::Tail) {
+      tail = write.word;
+      return;
+    }
+    std::byte* to = reinterpret_cast<std::byte*>(ring.data()) + write.offset;
+    if (write.source == RemoteWrite::Source::Word) {
+      std::memcpy(to, &write.word, 8);
+    } else {
+      std::memset(to, 0, write.zero_bytes);
+      if (write.bytes != 0)
+        std::memcpy(to + write.zero_bytes, reinterpret_cast<std::byte*>(image.data()) + write.image_offset,
+                    write.bytes);
+    }
+    mirror(write.offset, write.zero_bytes + write.bytes);
+    if (write.immediate) immediates.push_back(*write.immediate);
+  }
+  // What two mappings of the same memory do by themselves.
+  void mirror(std::uint64_t offset, std::uint64_t bytes) {
+    if (!reader.geometry().doubled) return;
+    auto* base = reinterpret_cast<std::byte*>(ring.data());
+    const std::uint64_t capacity = reader.geometry().capacity;
+    for (std::uint64_t i = offset; i < offset + bytes; ++i)
+      base[i < capacity ? i + capacity : i - capacity] = base[i];
+  }
+  std::optional<View> receive() {
+    if (reader.geometry().commit != Commit::Immediate) return reader.poll();
+    if (immediates.empty()) return std::nullopt;
+    const std::uint32_t immediate = immediates.front();
+    immediates.pop_front();
+    return reader.handle_immediate(immediate);
+  }
+  std::string text(const View& view) const {
+    return {reinterpret_cast<const char*>(ring.data()) + view.offset, view.bytes};
+  }
+  void let_go(const View& view) {
+    reader.release(view);
+    if (reader.acknowledgement_due()) {
+      EXPECT_EQ(writer.handle_head(reader.acknowledge()), Fault::None);
+    }
+  }
+
+  std::vector<std::uint64_t> image, ring;
+  std::uint64_t tail = 0;
+  std::deque<std::uint32_t> immediates;
+  Writer writer;
+  Reader reader;
+};
+
+std::vector<Geometry> forms(std::uint64_t capacity) {
+  std::vector<Geometry> all;
+  for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
+    for (const bool doubled : {false, true}) all.push_back({capacity, commit, doubled});
+  return all;
+}
+
+std::string letters(std::size_t n, std::size_t seed) {
+  std::string text(n, ' ');
+  for (std::size_t i = 0; i < n; ++i) text[i] = static_cast<char>('!' + (i * 7 + seed * 13) % 90);
+  return text;
+}
+
+TEST(Ring, carries_messages_of_every_length_in_order_through_many_laps) {
+  for (const Geometry& geometry : forms(2048)) {
+    Pair pair(geometry);
+    for (std::size_t round = 0; round < 3; ++round) {
+      for (std::size_t length = 0; length <= geometry.max_payload_bytes(); ++length) {
+        const std::string text = letters(length, length + round);
+        ASSERT_TRUE(pair.send(text)) << length;
+        const auto view = pair.receive();
+        ASSERT_TRUE(view) << to_string(pair.reader.fault());
+        EXPECT_EQ(view->offset % 8, 0u);
+        ASSERT_EQ(pair.text(*view), text);
+        EXPECT_EQ(pair.receive(), std::nullopt);
+        pair.let_go(*view);
+      }
+    }
+  }
+}
+
+TEST(Ring, the_longest_message_finds_room_wherever_the_ring_stands) {
+  for (const Geometry& geometry : forms(2048)) {
+    for (std::size_t units = 0; units < 32; ++units) {
+      Pair pair(geometry);
+      for (std::size_t i = 0; i < units; ++i) {
+        ASSERT_TRUE(pair.send(""));
+        pair.let_go(*pair.receive());
+      }
+      ASSERT_TRUE(pair.send(letters(geometry.max_payload_bytes(), units))) << units;
+      ASSERT_TRUE(pair.receive());
+    }
+  }
+}
+
+TEST(Ring, refuses_when_full_and_goes_on_when_the_oldest_was_let_go_of) {
+  for (const Geometry& geometry : forms(4096)) {
+    Pair pair(geometry);
+    std::size_t sent = 0;
+    while (pair.send(letters(100, sent))) ++sent;
+    ASSERT_GT(sent, 20u);
+    std::vector<View> views;
+    while (const auto view = pair.receive()) views.push_back(*view);
+    ASSERT_EQ(views.size(), sent);
+    for (std::size_t i = sent - 1; i > 0; --i) {
+      pair.let_go(views[i]);
+      EXPECT_EQ(pair.writer.try_reserve(100), std::nullopt) << "the oldest is still read";
+    }
+    EXPECT_EQ(pair.text(views[0]), letters(100, 0));
+    pair.let_go(views[0]);
+    EXPECT_EQ(pair.reader.head(), pair.reader.position());
+    EXPECT_TRUE(pair.send("x"));
+    EXPECT_EQ(pair.text(*pair.receive()), "x");
+  }
+}
+
+TEST(Ring, no_more_messages_are_on_their_way_than_there_are_receives) {
+  Pair pair({.capacity = 65536, .commit = Commit::Immediate, .max_messages = 16});
+  for (int round = 0; round < 20; ++round) {
+    std::size_t sent = 0;
+    while (pair.send("m")) ++sent;
+    EXPECT_GT(sent, 0u);
+    EXPECT_LE(pair.immediates.size(), 16u);
+    while (const auto view = pair.receive()) pair.let_go(*view);
+  }
+}
+
+TEST(Ring, one_write_carries_a_message_and_a_second_only_its_skip_or_the_tail) {
+  Pair pair({.capacity = 2048, .commit = Commit::Reversed});
+  bool skipped = false;
+  for (int i = 0; i < 100; ++i) {
+    const auto place = pair.writer.try_reserve(200);
+    ASSERT_TRUE(place);
+    const WriteList list = pair.writer.commit(*place);
+    EXPECT_EQ(pair.writer.publish(), std::nullopt);
+    for (const RemoteWrite& write : list.view()) pair.carry_out(write);
+    skipped |= list.count == 2;
+    pair.let_go(*pair.receive());
+  }
+  EXPECT_TRUE(skipped);
+}
+
+// A stale word of a lap before, and payload that looks like one, lie where the next frame's word will be.
+TEST(Ring, what_lies_in_the_ring_from_before_is_never_taken_for_a_message) {
+  for (const bool doubled : {false, true}) {
+    Pair pair({.capacity = 2048, .commit = Commit::Reversed, .doubled = doubled});
+    for (std::size_t i = 0; i < 400; ++i) {
+      std::string text(8 * (i * 5 % 40), ' ');
+      for (std::size_t at = 0; at < text.size(); at += 8) {
+        const std::uint64_t word = message_word(static_cast<std::uint32_t>(i % 9));
+        std::memcpy(text.data() + at, &word, 8);
+      }
+      ASSERT_TRUE(pair.send(text));
+      const auto view = pair.receive();
+      ASSERT_TRUE(view);
+      ASSERT_EQ(pair.text(*view), text);
+      ASSERT_EQ(pair.receive(), std::nullopt);
+      pair.let_go(*view);
+    }
+  }
+}
+
+struct Hostile {
+  const char* what;
+  Commit commit;
+  std::uint64_t word;
+  std::uint64_t tail;
+  Fault fault;
+};
+
+TEST(Ring, what_a_peer_may_not_write_is_named) {
+  const std::vector<Hostile> cases = {
+      {"tail beyond the ring", Commit::Offset, message_word(0), 2048 + 64, Fault::Tail},
+      {"tail between units", Commit::Offset, message_word(0), 65, Fault::Tail},
+      {"tail that went back", Commit::Offset, message_word(0), ~0ull - 63, Fault::Tail},
+      {"no word", Commit::Offset, 0, 64, Fault::Mark},
+      {"word of noise", Commit::Offset, 0x1234'5678'9abc'def0, 64, Fault::Mark},
+      {"longer than the ring allows", Commit::Offset, message_word(4000), 2048, Fault::Length},
+      {"longest length", Commit::Offset, message_word(~0u), 2048, Fault::Length},
+      {"longer than what is there", Commit::Offset, message_word(57), 64, Fault::Length},
+      {"skip at the beginning", Commit::Offset, skip_word(), 2048, Fault::Skip},
+      {"word of noise", Commit::Reversed, 1, 0, Fault::Mark},
+      {"skip with a length", Commit::Reversed, skip_word() | 1, 0, Fault::Mark},
+      {"longer than the ring allows", Commit::Reversed, message_word(4000), 0, Fault::Length},
+      {"skip at the beginning", Commit::Reversed, skip_word(), 0, Fault::Skip},
+  };
+  for (const Hostile& hostile : cases) {
+    SCOPED_TRACE(hostile.what);
+    const Geometry geometry{.capacity = 2048, .commit = hostile.commit};
+    Pair pair(geometry);
+    pair.ring[geometry.word_offset(0) / 8] = hostile.word;
+    pair.tail = hostile.tail;
+    EXPECT_EQ(pair.reader.poll(), std::nullopt);
+    EXPECT_EQ(pair.reader.fault(), hostile.fault) << to_string(pair.reader.fault());
+    // For good.
+    pair.ring[geometry.word_offset(0) / 8] = message_word(0);
+    pair.tail = 64;
+    EXPECT_EQ(pair.reader.poll(), std::nullopt);
+  }
+}
+
+TEST(Ring, a_peer_that_writes_over_what_was_not_released_is_found_out) {
+  const Geometry reversed{.capacity = 2048, .commit = Commit::Reversed, .doubled = true};
+  Pair pair(reversed);
+  for (std::uint64_t& word : pair.ring) word = message_word(0);
+  std::size_t taken = 0;
+  while (pair.reader.poll()) ++taken;
+  EXPECT_EQ(taken, 31u);
+  EXPECT_EQ(pair.reader.fault(), Fault::Overrun);
+
+  Pair immediate({.capacity = 2048, .commit = Commit::Immediate});
+  for (int i = 0; i < 32; ++i) ASSERT_TRUE(immediate.reader.handle_immediate(64));
+  EXPECT_EQ(immediate.reader.handle_immediate(0), std::nullopt);
+  EXPECT_EQ(immediate.reader.fault(), Fault::Overrun);
+  Pair too_long({.capacity = 2048, .commit = Commit::Immediate});
+  EXPECT_EQ(too_long.reader.handle_immediate(~0u), std::nullopt);
+  EXPECT_EQ(too_long.reader.fault(), Fault::Length);
+}
+
+TEST(Ring, a_head_that_no_reader_may_tell_is_named) {
+  const std::vector<std::uint64_t> heads = {1, 64 * 3, ~0ull, ~0ull - 63, 1ull << 63};
+  for (const std::uint64_t head : heads) {
+    Pair pair({.capacity = 2048, .commit = Commit::Offset});
+    ASSERT_TRUE(pair.send("a"));
+    ASSERT_TRUE(pair.send("b"));
+    EXPECT_EQ(pair.writer.handle_head(head), Fault::Head) << head;
+    EXPECT_EQ(pair.writer.try_reserve(1), std::nullopt);
+  }
+  Pair pair({.capacity = 2048, .commit = Commit::Offset});
+  ASSERT_TRUE(pair.send("a"));
+  EXPECT_EQ(pair.writer.handle_head(64), Fault::None);
+  EXPECT_EQ(pair.writer.handle_head(0), Fault::Head) << "it went back";
+}
+
+TEST(Ring, every_fault_says_what_it_is) {
+  for (int i = 0; i <= static_cast<int>(Fault::Grant); ++i)
+    EXPECT_NE(to_string(static_cast<Fault>(i)), "unknown fault");
+}
+
+}  // namespace
+}  // namespace verbena::ring

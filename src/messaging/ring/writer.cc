@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "messaging/ring/writer.h"
+
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace verbena::ring {
+
+Writer::Writer(const Geometry& geometry, std::span<std::byte> image)
+    : geometry_(geometry), image_(image), ends_(geometry.max_messages) {
+  VERBENA_ASSERT(geometry.is_valid() && image.size() >= geometry.memory_bytes());
+}
+
+std::optional<Reservation> Writer::try_reserve(std::uint32_t payload_bytes) const {
+  VERBENA_ASSERT(payload_bytes <= geometry_.max_payload_bytes());
+  if (fault_ != Fault::None || too_many()) return std::nullopt;
+  const std::uint64_t frame = geometry_.frame_bytes(payload_bytes);
+  const std::uint64_t skip = geometry_.skip_before(position_, frame);
+  if (skip + frame + geometry_.guard_bytes() > geometry_.capacity - (position_ - head_)) return std::nullopt;
+  const std::uint64_t position = position_ + skip;
+  return Reservation{position, geometry_.payload_offset(position, payload_bytes), payload_bytes};
+}
+
+std::span<std::byte> Writer::payload(const Reservation& reservation) const {
+  return image_.subspan(reservation.payload_offset, reservation.payload_bytes);
+}
+
+WriteList Writer::commit(const Reservation& reservation) {
+  const std::uint64_t frame = geometry_.frame_bytes(reservation.payload_bytes);
+  const std::uint64_t skip = geometry_.skip_before(position_, frame);
+  VERBENA_ASSERT(reservation.position == position_ + skip && !too_many());
+  const std::uint64_t at = geometry_.frame_offset(reservation.position, frame);
+  RemoteWrite write{.offset = at, .image_offset = at};
+  switch (geometry_.commit) {
+    case Commit::Immediate:
+      write.bytes = reservation.payload_bytes;
+      write.immediate = reservation.payload_bytes;
+      break;
+    case Commit::Offset:
+      put(at, message_word(reservation.payload_bytes));
+      write.bytes = reservation.payload_bytes + kWordBytes;
+      break;
+    case Commit::Reversed:
+      put(at + frame - kWordBytes, message_word(reservation.payload_bytes));
+      // The zeros are not the image's: there the next frame's word may stand before this WRITE has left.
+      write.offset -= kWordBytes;
+      write.zero_bytes = kWordBytes;
+      write.bytes = static_cast<std::uint32_t>(frame);
+      break;
+  }
+  WriteList list;
+  const RemoteWrite skipping{.source = RemoteWrite::Source::Word,
+                             .offset = geometry_.word_offset(position_),
+                             .bytes = kWordBytes,
+                             .word = skip_word()};
+  // The reader goes on behind the end once it sees the skip: with nothing published later, the frame is there
+  // by then.
+  const bool skips = skip != 0 && geometry_.commit != Commit::Immediate;
+  if (skips && geometry_.commit == Commit::Offset) list.add(skipping);
+  list.add(write);
+  if (skips && geometry_.commit == Commit::Reversed) list.add(skipping);
+  position_ = reservation.position + frame;
+  count_message();
+  return list;
+}
+
+std::optional<RemoteWrite> Writer::publish() {
+  if (geometry_.commit != Commit::Offset || published_ == position_) return std::nullopt;
+  published_ = position_;
+  return RemoteWrite{.source = RemoteWrite::Source::Word,
+                     .target = RemoteWrite::Target::Tail,
+                     .bytes = kWordBytes,
+                     .word = position_};
+}
+
+Fault Writer::handle_head(std::uint64_t head) {
+  if (fault_ != Fault::None) return fault_;
+  if (head - head_ > position_ - head_ || head % geometry_.unit != 0) return fault_ = Fault::Head;
+  head_ = head;
+  while (messages_ != 0 && ends_[oldest_] <= head_) {
+    oldest_ = (oldest_ + 1) % ends_.size();
+    --messages_;
+  }
+  return Fault::None;
+}
+
+void Writer::put(std::uint64_t offset, std::uint64_t word) {
+  std::memcpy(image_.subspan(offset, kWordBytes).data(), &word, kWordBytes);
+}
+
+void Writer::count_message() {
+  if (!ends_.empty()) ends_[(oldest_ + messages_++) % ends_.size()] = position_;
+}
+
+}  // namespace verbena::ring

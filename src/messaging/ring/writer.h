@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The side that fills a ring in a peer's memory: what to write where, and when there is room.
+//
+// It writes a frame into an image, memory of its own laid out like the peer's, and says which WRITEs bring it
+// there. Frames that are on their way stand in different places of the image; none changes before the head
+// has passed it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "messaging/ring/geometry.h"
+
+namespace verbena::ring {
+
+struct Reservation {
+  std::uint64_t position = 0;
+  std::uint64_t payload_offset = 0;  // in the image and in the ring
+  std::uint32_t payload_bytes = 0;
+};
+
+// One WRITE, of `zero_bytes` zeros followed by image bytes, or of `word` alone, which is not in the image.
+struct RemoteWrite {
+  enum class Source : std::uint8_t { Image, Word };
+  enum class Target : std::uint8_t { Ring, Tail };  // Tail: the eight bytes where the reader looks for it
+
+  Source source = Source::Image;
+  Target target = Target::Ring;
+  std::uint64_t offset = 0;  // in the target
+  std::uint64_t image_offset = 0;
+  std::uint32_t zero_bytes = 0;
+  std::uint32_t bytes = 0;  // of the image, behind the zeros; of a word 8
+  std::uint64_t word = 0;
+  std::optional<std::uint32_t> immediate{};
+};
+
+// In this order, on one queue pair.
+struct WriteList {
+  std::array<RemoteWrite, 2> writes{};
+  std::uint8_t count = 0;
+
+  std::span<const RemoteWrite> view() const { return {writes.data(), count}; }
+  void add(const RemoteWrite& write) { writes[count++] = write; }
+};
+
+// One thread at a time. The image, of memory_bytes() even where the peer's memory is mapped twice, outlives
+// it.
+class Writer {
+ public:
+  Writer(const Geometry& geometry, std::span<std::byte> image);
+
+  // Room for a message, or nothing at this moment. It is taken by commit(); until then it is as if it were
+  // not there. The message has at most max_payload_bytes().
+  std::optional<Reservation> try_reserve(std::uint32_t payload_bytes) const;
+  std::span<std::byte> payload(const Reservation& reservation) const;
+  // The last reservation, whose payload is in the image by now.
+  WriteList commit(const Reservation& reservation);
+  // With Commit::Offset, behind all WRITEs of the messages it makes visible; otherwise, and with nothing new,
+  // none.
+  std::optional<RemoteWrite> publish();
+
+  // The reader's head, as it came from the peer.
+  Fault handle_head(std::uint64_t head);
+  // Nothing is on its way that the reader has not let go of, as far as we know.
+  bool is_drained() const { return head_ == position_; }
+
+  std::uint64_t position() const { return position_; }
+  std::uint64_t head() const { return head_; }
+  Fault fault() const { return fault_; }
+  const Geometry& geometry() const { return geometry_; }
+
+ private:
+  friend struct Inspect;
+  void put(std::uint64_t offset, std::uint64_t word);
+  bool too_many() const { return !ends_.empty() && messages_ == ends_.size(); }
+  void count_message();
+
+  Geometry geometry_;
+  std::span<std::byte> image_;
+  std::uint64_t position_ = 0;   // where the next frame begins, or the skip before it
+  std::uint64_t head_ = 0;       // the reader's, as last told
+  std::uint64_t published_ = 0;  // the tail that was written last
+  Fault fault_ = Fault::None;
+  // With a limit of messages: where those on their way end, oldest first from oldest_ on, in a circle.
+  std::vector<std::uint64_t> ends_;
+  std::size_t oldest_ = 0;
+  std::size_t messages_ = 0;
+};
+
+}  // namespace verbena::ring
