@@ -43,7 +43,8 @@ struct WriteList {
   std::array<RemoteWrite, 2> writes{};
   std::uint8_t count = 0;
 
-  std::span<const RemoteWrite> view() const { return {writes.data(), count}; }
+  std::span<const RemoteWrite> view() const& { return {writes.data(), count}; }
+  void view() const&& = delete;
   void add(const RemoteWrite& write) { writes[count++] = write; }
 };
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the models of the rings share: loads that can be stopped between any two, and the inside of the
+// algorithms, so that states can be told apart.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "messaging/ring/reader.h"
+#include "messaging/ring/writer.h"
+
+namespace verbena::ring {
+
+// A step repeats the operation at hand from its beginning with the values it loaded before, and makes one
+// load more.
+struct Loads {
+  std::vector<std::uint64_t> log;
+  std::size_t at = 0;
+  bool performed = false;  // the one new load
+  bool suspended = false;  // more would follow: what the operation did is void
+  bool stepwise = true;    // otherwise it makes all loads at once
+
+  std::uint64_t load(std::uint64_t truth) {
+    if (!stepwise) return truth;
+    if (at < log.size()) return log[at++];
+    if (performed) suspended = true;
+    if (suspended) return 0;
+    log.push_back(truth);
+    ++at;
+    performed = true;
+    return truth;
+  }
+};
+
+// A state as a string of numbers.
+class Key {
+ public:
+  void add(std::uint64_t value) { text_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  template <class Range>
+  void add_all(const Range& values) {
+    add(values.size());
+    for (const auto& value : values) add(static_cast<std::uint64_t>(value));
+  }
+  std::size_t hash() const { return std::hash<std::string_view>{}(text_); }
+
+ private:
+  std::string text_;
+};
+
+struct Inspect {
+  static void digest(const Writer& writer, Key& key) {
+    for (const std::uint64_t value :
+         {writer.position_, writer.head_, writer.published_, std::uint64_t{writer.messages_}})
+      key.add(value);
+  }
+  template <class Memory>
+  static void digest(const BasicReader<Memory>& reader, Key& key) {
+    for (const std::uint64_t value :
+         {reader.table_.head_, reader.table_.end_, reader.available_, reader.told_})
+      key.add(value);
+    key.add(static_cast<std::uint64_t>(reader.fault_));
+    key.add_all(reader.table_.entries_);
+  }
+  static void rebind(Writer& writer, std::span<std::byte> image) { writer.image_ = image; }
+};
+
+}  // namespace verbena::ring
