@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "messaging/ring/reader.h"
+#include "messaging/ring/shared_reader.h"
+#include "messaging/ring/shared_writer.h"
 #include "messaging/ring/writer.h"
 
 namespace verbena::ring {
@@ -66,6 +68,21 @@ struct Inspect {
       key.add(value);
     key.add(static_cast<std::uint64_t>(reader.fault_));
     key.add_all(reader.table_.entries_);
+  }
+  static void digest(const SharedWriter& writer, Key& key) {
+    for (const std::uint64_t value : {static_cast<std::uint64_t>(writer.step_), writer.begun_, writer.frame_,
+                                      writer.position_, writer.next_, writer.head_})
+      key.add(value);
+  }
+  template <class Memory>
+  static void digest(const BasicSharedReader<Memory>& reader, Key& key) {
+    for (const std::uint64_t value : {reader.table_.head_, reader.table_.end_, reader.search_end_})
+      key.add(value);
+    key.add_all(reader.table_.entries_);
+    for (const auto& arrival : reader.arrived_)
+      key.add(arrival.units), key.add(arrival.units == 0 ? 0 : arrival.position), key.add(arrival.sender);
+    for (const auto& sender : reader.senders_)
+      key.add(static_cast<std::uint64_t>(sender.state)), key.add(sender.arrived), key.add(sender.due);
   }
   static void rebind(Writer& writer, std::span<std::byte> image) { writer.image_ = image; }
 };

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiver of a shared ring (shared.h): puts in order what arrived, and passes over what the dead left.
+//
+// What a sender writes is hostile input: read once and checked, and a violation is that sender's Fault alone.
+// But a ring whose payload and tail all its senders may write is one whose senders trust one another with its
+// content: what holds whatever they write is that no view leaves the ring, and none overlaps another.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "messaging/ring/memory.h"
+#include "messaging/ring/reader.h"
+#include "messaging/ring/release_table.h"
+#include "messaging/ring/shared.h"
+
+namespace verbena::ring {
+
+// The tail and the cells as the receiver sees them in real memory. Each is read by one acquire load.
+class SharedMemory {
+ public:
+  SharedMemory(const std::byte* tail, std::span<const std::byte> cells) : tail_(tail), cells_(cells) {}
+  std::uint64_t load_tail() const { return load_word(tail_); }
+  std::uint64_t load_cell(std::uint32_t sender, CellWord word) const {
+    return load_word(cells_.subspan(std::size_t{sender} * kCellBytes + cell_offset(word), kWordBytes).data());
+  }
+
+ private:
+  const std::byte* tail_;
+  std::span<const std::byte> cells_;
+};
+
+struct SharedView {
+  View view;
+  std::uint32_t sender = 0;
+};
+
+// One thread at a time. Does not own the memory. Allocates once.
+template <class Memory>
+class BasicSharedReader {
+ public:
+  BasicSharedReader(const SharedGeometry& geometry, std::uint32_t max_senders, Memory memory)
+      : geometry_(geometry),
+        memory_(std::move(memory)),
+        table_(geometry.capacity, geometry.unit),
+        arrived_(static_cast<std::size_t>(geometry.capacity / geometry.unit)),
+        senders_(max_senders) {
+    VERBENA_ASSERT(geometry.is_valid());
+  }
+
+  // A sender that begins; its cell is zero, and nobody writes to it yet.
+  void add(std::uint32_t sender) { senders_[sender] = {.state = State::Live}; }
+
+  // A completion of that sender: `immediate`, and how many bytes were written before it. What it says is
+  // known by poll(). A fault is the sender's: fence it, and say so by handle_gone().
+  Fault handle_arrival(std::uint32_t sender, std::uint32_t immediate, std::uint32_t payload_bytes) {
+    Sender& who = senders_[sender];
+    VERBENA_ASSERT(who.state == State::Live);
+    const bool dropped = (immediate & kDropped) != 0;
+    const std::uint64_t bytes = dropped ? memory_.load_cell(sender, CellWord::Dropped) : payload_bytes;
+    if (bytes > geometry_.capacity) return Fault::Length;
+    if (!dropped && bytes > geometry_.max_payload_bytes()) return Fault::Length;
+    const std::uint64_t frame = dropped ? bytes : geometry_.frame_bytes(payload_bytes);
+    if (frame == 0 || frame % geometry_.unit != 0) return Fault::Length;
+    const std::uint64_t at = position() + units_ahead(immediate) * geometry_.unit;
+    if (at + frame - table_.head() > geometry_.capacity) return Fault::Overrun;
+    if (!dropped && geometry_.is_broken(at, frame)) return Fault::Place;
+    if (is_there(at)) return Fault::Place;
+    arrival_at(at) = {at, static_cast<std::uint32_t>(frame / geometry_.unit), payload_bytes, sender, dropped};
+    ++who.arrived;
+    return Fault::None;
+  }
+
+  // That sender is fenced: nothing of it lands any more, and no completion of it is left.
+  void handle_gone(std::uint32_t sender) {
+    Sender& who = senders_[sender];
+    VERBENA_ASSERT(who.state == State::Live);
+    // What it began and did not finish may be a gap.
+    who.state = State::Gone;
+    if (memory_.load_cell(sender, CellWord::Begun) != who.arrived) start_search();
+  }
+  // Its gap, if it left one, was passed over: its number and its cell may be used again.
+  bool is_forgotten(std::uint32_t sender) const {
+    return senders_[sender].state != State::Live && !is_searching();
+  }
+
+  // The next message.
+  std::optional<SharedView> poll() {
+    while (fault_ == Fault::None) {
+      const std::uint64_t at = position();
+      if (!is_there(at)) {
+        if (!pass_gap()) return std::nullopt;
+        continue;
+      }
+      const Arrival arrival = std::exchange(arrival_at(at), {});
+      table_.take(at, std::uint64_t{arrival.units} * geometry_.unit);
+      if (!arrival.dropped) {
+        const std::uint64_t offset = geometry_.frames().payload_offset(at, arrival.payload_bytes);
+        return SharedView{{at, offset, arrival.payload_bytes}, arrival.sender};
+      }
+      table_.release(at);
+    }
+    return std::nullopt;
+  }
+
+  void release(const View& view) { table_.release(view.position); }
+  // To be stored where senders READ it, after each release and each poll.
+  std::uint64_t head() const { return table_.head(); }
+  std::uint64_t position() const { return table_.end(); }
+  // Somebody died with a reservation that was not there, and what was reserved by then is not sorted out.
+  bool is_searching() const { return position() < search_end_; }
+  // The ring's, for good: its tail is none that its senders may have made.
+  Fault fault() const { return fault_; }
+
+ private:
+  friend struct Inspect;
+  enum class State : std::uint8_t { None, Live, Gone };
+  struct Sender {
+    State state = State::None;
+    std::uint64_t arrived = 0;  // reservations
+    std::uint64_t due = 0;      // reservations that were begun when the search started
+  };
+  struct Arrival {
+    std::uint64_t position = 0;
+    std::uint32_t units = 0;  // 0: none begins there
+    std::uint32_t payload_bytes = 0;
+    std::uint32_t sender = 0;
+    bool dropped = false;
+  };
+
+  Arrival& arrival_at(std::uint64_t position) {
+    return arrived_[static_cast<std::size_t>(geometry_.frames().place_of(position) / geometry_.unit)];
+  }
+
+  // From here on to where a sender says that it is.
+  std::uint64_t units_ahead(std::uint32_t place) const {
+    return (place - shared_immediate(geometry_, position())) & ~kDropped;
+  }
+  // What overlapped what was handed out is of another lap, and nothing.
+  bool is_there(std::uint64_t position) {
+    const Arrival& arrival = arrival_at(position);
+    return arrival.units != 0 && arrival.position == position;
+  }
+
+  // The tail first: whoever moved it before had said so in its cell.
+  void start_search() {
+    const std::uint64_t tail = memory_.load_tail();
+    // Each sender has one reservation open.
+    const std::uint64_t most = table_.head() + geometry_.capacity * (senders_.size() + 1);
+    if (tail < position() || tail > most || tail % geometry_.unit != 0) {
+      fault_ = Fault::Tail;
+      return;
+    }
+    search_end_ = tail;
+    for (std::uint32_t i = 0; i < senders_.size(); ++i)
+      if (senders_[i].state == State::Live) senders_[i].due = memory_.load_cell(i, CellWord::Begun);
+  }
+
+  // Nothing is here. True when a gap was passed over.
+  bool pass_gap() {
+    const std::uint64_t at = position();
+    if (at >= search_end_) return false;
+    std::uint64_t end = std::min(search_end_, table_.head() + geometry_.capacity);
+    for (std::uint32_t i = 0; i < senders_.size(); ++i) {
+      const Sender& who = senders_[i];
+      if (who.state != State::Live || who.arrived >= who.due) continue;
+      // All before it has been handled, and where it waits is said of none but itself.
+      const std::uint64_t waits = memory_.load_cell(i, CellWord::Waiting);
+      if (who.arrived + 1 != who.due || waits >> 32 != (who.due & 0xffffffff)) return false;
+      end = std::min(end, at + units_ahead(static_cast<std::uint32_t>(waits)) * geometry_.unit);
+    }
+    std::uint64_t to = at;
+    while (to != end && !is_there(to)) to += geometry_.unit;
+    if (to == at) return false;
+    table_.take(at, to - at);
+    table_.release(at);
+    return true;
+  }
+
+  SharedGeometry geometry_;
+  Memory memory_;
+  ReleaseTable table_;
+  std::vector<Arrival> arrived_;
+  std::vector<Sender> senders_;
+  std::uint64_t search_end_ = 0;  // gaps in front of it are looked for
+  Fault fault_ = Fault::None;
+};
+
+using SharedReader = BasicSharedReader<SharedMemory>;
+
+}  // namespace verbena::ring
