@@ -2,6 +2,7 @@
 // From a kind to the protocol behind it.
 #include <string>
 
+#include "messaging/buffered_write.h"
 #include "messaging/receiver_end.h"
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
@@ -46,6 +47,9 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
     case Protocol::SharedReceive:
       end = std::make_unique<SendReceiveSender>(engine, options);
       break;
+    case Protocol::BufferedWrite:
+      end = std::make_unique<BufferedWriteSender>(engine, options);
+      break;
     default:
       return unknown<SenderEnd>(options);
   }
@@ -62,6 +66,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       break;
     case Protocol::SharedReceive:
       end = std::make_unique<SharedReceiveReceiver>(engine, options);
+      break;
+    case Protocol::BufferedWrite:
+      end = std::make_unique<BufferedWriteReceiver>(engine, options);
       break;
     default:
       return unknown<ReceiverEnd>(options);

@@ -33,6 +33,12 @@ inline std::vector<Way> every_way() {
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
     for (const char* name : {"send-receive", "shared-receive"})
       all.push_back({must(messaging::parse_kind(name)), path});
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+    for (const auto commit :
+         {messaging::Commit::Immediate, messaging::Commit::Offset, messaging::Commit::Reversed})
+      for (const auto acknowledge : {messaging::Acknowledge::Send, messaging::Acknowledge::Read})
+        for (const auto ring : {messaging::RingMemory::Plain, messaging::RingMemory::DoubleMapped})
+          all.push_back({{Protocol::BufferedWrite, commit, acknowledge, ring}, path});
   return all;
 }
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// BufferedWrite (BW): a sender WRITEs its messages into a ring at the receiver, of its own, as
+// src/messaging/ring has it. What is to be written where is decided there; here it is posted.
+//
+// The memory a receiver offers: the ring (twice, where it is mapped twice), and behind it two lines: the
+// tail, which the sender writes with Commit::Offset, and the head, which it READs with Acknowledge::Read.
+//
+// Acknowledge::Send tells the head, in units, by a control after each eighth of the ring, or of the receives;
+// as many can be under way as fit the ring twice over, for which the sender keeps receives.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "messaging/double_mapping.h"
+#include "messaging/receiver_end.h"
+#include "messaging/ring/reader.h"
+#include "messaging/ring/writer.h"
+#include "messaging/sender_end.h"
+
+namespace verbena::messaging {
+
+inline constexpr std::uint32_t kHeadControls = 24;  // at once: 8 by bytes, 15 by messages
+inline constexpr std::uint64_t kTailLine = 0, kHeadLine = 64, kRingLines = 128;
+
+class BufferedWriteSender final : public SenderEnd {
+ public:
+  BufferedWriteSender(ProgressEngine& engine, const Options& options) : SenderEnd(engine, options) {}
+  ~BufferedWriteSender() override { drop_connection(); }
+
+  std::uint64_t credits() const override;
+  std::uint64_t memory_bytes() const override { return image_.size() + buffers_.size(); }
+
+ protected:
+  Result<void> open() override;
+  QueuePairCapabilities queues() const override;
+  std::uint32_t control_receives() const override { return kHeadControls; }
+  Result<void> start(const Offer& theirs) override;
+  SendResult put(std::span<const Outgoing> messages) override;
+  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
+  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
+  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  void handle_sent(const Completion& completion) override;
+  Result<void> handle_given_back(std::uint32_t number) override;
+  void look() override { ask_for_head(); }
+  bool looks() const override { return starved_; }
+
+ private:
+  static constexpr std::size_t kBatch = 16;
+  static constexpr std::uint32_t kNoSlot = 0xffffffff;
+  static constexpr std::uint64_t kReadId = std::uint64_t{1} << 61;
+  struct Batch;
+  // What the last request of a batch stands for when it is done.
+  struct Signal {
+    MessageId message = 0;
+    std::uint32_t requests = 0;
+    std::uint32_t slot = kNoSlot;
+  };
+
+  bool reads_head() const { return settled().kind.acknowledge == Acknowledge::Read; }
+  SendStatus add(Batch& batch, const Outgoing& message);
+  void add_write(Batch& batch, const ring::RemoteWrite& write, const Outgoing& message,
+                 const ring::Reservation& place);
+  void add_word(Batch& batch, const ring::RemoteWrite& write);
+  bool flush(Batch& batch, MessageId last, std::uint32_t slot);
+  void ask_for_head();
+  SendStatus no_room();
+  Result<void> take_head(std::uint64_t head);
+  std::byte* buffer(std::uint32_t slot) const { return buffers_.data() + std::size_t{slot} * stride_; }
+
+  std::optional<ring::Writer> writer_;
+  RemoteMemory remote_;
+  MemoryRegion image_;          // laid out as the ring; behind it a line of zeros, and one for the head
+  std::uint64_t zeros_ = 0;     // offset of those lines
+  std::uint32_t requests_ = 0;  // posted and not done
+  std::uint32_t most_ = 0;
+  bool reading_ = false;
+  bool starved_ = false;  // refused for want of room, and the head is ours to look for
+  MemoryRegion buffers_;  // of reservations; empty until the first
+  std::size_t stride_ = 0;
+  std::vector<std::uint32_t> free_;
+  std::vector<Signal> signals_;  // in a circle, oldest first
+  std::size_t first_signal_ = 0, signal_count_ = 0;
+};
+
+class BufferedWriteReceiver final : public ReceiverEnd {
+ public:
+  BufferedWriteReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
+  ~BufferedWriteReceiver() override { drop_peers(); }
+
+  std::uint64_t memory_bytes() const override { return memory_bytes_; }
+
+ protected:
+  Result<void> open() override;
+  Result<std::unique_ptr<ReceiverPeer>> make_peer(PeerId id) override;
+  QueuePairCapabilities queues() const override;
+  std::uint32_t control_receives() const override;
+  void offer(ReceiverPeer& peer, Offer& ours, const Offer* theirs) override;
+  Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) override;
+  std::size_t poll(std::span<Message> out) override;
+  void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;
+  Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
+  Result<void> handle_sent(ReceiverPeer&, const Completion&) override { return {}; }
+  bool is_empty(const ReceiverPeer& peer) const override;
+
+ private:
+  struct Peer;
+  Kind effective_kind() const;
+  bool poll_one(Peer& peer, Message& out);
+
+  std::uint64_t capacity_ = 0;
+  std::uint64_t memory_bytes_ = 0;
+  std::size_t turn_ = 0;  // whose ring is looked at first
+};
+
+}  // namespace verbena::messaging

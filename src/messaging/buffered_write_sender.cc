@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/byte_order.h"
+#include "messaging/buffered_write.h"
+#include "messaging/ring_options.h"
+
+namespace verbena::messaging {
+
+namespace {
+
+constexpr std::uint32_t kRequestsPerMessage = 2;
+constexpr std::size_t kSegments = 4;
+
+}  // namespace
+
+// Requests of one batch, and where their bytes stand.
+struct BufferedWriteSender::Batch {
+  static constexpr std::size_t kRequests = kBatch * kRequestsPerMessage + 1;
+  std::array<SendRequest, kRequests> requests;
+  std::array<std::array<ScatterGather, kSegments>, kRequests> pieces;
+  std::array<std::uint64_t, kRequests> words;
+  std::size_t size = 0;
+};
+
+Result<void> BufferedWriteSender::open() {
+  if (device().info().max_inline_bytes < ring::kWordBytes)
+    return Error(ErrorCode::NotSupported, "messages by " + to_string(options().kind) +
+                                              ": the device sends nothing inline, and words are sent so");
+  most_ = std::min(device().info().max_requests - 8, 4 * options().depth + 3 * std::uint32_t{kBatch});
+  signals_.resize(most_ + 1);
+  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  return {};
+}
+
+QueuePairCapabilities BufferedWriteSender::queues() const {
+  return {.max_send_requests = most_ + 1,
+          .max_receive_requests = 0,
+          .max_send_segments = kSegments,
+          .max_receive_segments = 1,
+          .max_inline_bytes = ring::kWordBytes};
+}
+
+Result<void> BufferedWriteSender::start(const Offer& theirs) {
+  const auto unsound = [](const std::string& why) {
+    return Error(ErrorCode::ProtocolError, "the receiver offers a ring " + why);
+  };
+  const ring::Geometry geometry = geometry_of(settled(), theirs.extra);
+  if (!geometry.is_valid()) return unsound("of " + std::to_string(theirs.extra) + " bytes");
+  if (theirs.memory.length < geometry.memory_bytes() + kRingLines)
+    return unsound("of " + std::to_string(theirs.extra) + " bytes in memory of " +
+                   std::to_string(theirs.memory.length));
+  if (settled().max_message_bytes > geometry.max_payload_bytes())
+    return unsound("that does not hold its longest message");
+  remote_ = theirs.memory;
+  zeros_ = geometry.memory_bytes();
+  auto image = domain().allocate_memory(static_cast<std::size_t>(zeros_ + kRingLines), Access::LocalWrite);
+  if (!image) return image.error();
+  image_ = std::move(*image);
+  writer_.emplace(geometry, image_.bytes());
+  return {};
+}
+
+std::uint64_t BufferedWriteSender::credits() const {
+  if (!writer_ || !writer_->try_reserve(settled().max_message_bytes)) return 0;
+  const ring::Geometry& geometry = writer_->geometry();
+  const std::uint64_t free = geometry.capacity - (writer_->position() - writer_->head());
+  return std::max<std::uint64_t>(
+      1, (free - geometry.guard_bytes()) / geometry.frame_bytes(settled().max_message_bytes));
+}
+
+// ---- Sending.
+
+void BufferedWriteSender::add_word(Batch& batch, const ring::RemoteWrite& write) {
+  SendRequest& request = batch.requests[batch.size];
+  std::uint64_t& word = batch.words[batch.size];
+  word = write.word;
+  batch.pieces[batch.size][0] = {reinterpret_cast<std::uintptr_t>(&word), ring::kWordBytes, {}};
+  const bool is_tail = write.target == ring::RemoteWrite::Target::Tail;
+  request = SendRequest{};
+  request.opcode = SendOpcode::RdmaWrite;
+  request.flags = SendFlags::Inline;
+  request.local = {batch.pieces[batch.size].data(), 1};
+  request.remote_address = remote_.address + (is_tail ? zeros_ + kTailLine : write.offset);
+  request.rkey = remote_.rkey;
+  ++batch.size;
+}
+
+void BufferedWriteSender::add_write(Batch& batch, const ring::RemoteWrite& write, const Outgoing& message,
+                                    const ring::Reservation& place) {
+  SendRequest& request = batch.requests[batch.size];
+  auto& pieces = batch.pieces[batch.size];
+  std::size_t count = 0;
+  const auto add_piece = [&](const ScatterGather& piece) {
+    if (piece.length != 0) pieces[count++] = piece;
+  };
+  add_piece(image_.local(zeros_, write.zero_bytes));
+  if (message.lent) {
+    const auto front = static_cast<std::uint32_t>(place.payload_offset - write.image_offset);
+    const std::uint32_t back = write.bytes - front - message.size;
+    add_piece(image_.local(write.image_offset, front));
+    add_piece({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey});
+    add_piece(image_.local(place.payload_offset + message.size, back));
+  } else {
+    add_piece(image_.local(write.image_offset, write.bytes));
+  }
+  request = SendRequest{};
+  request.opcode = SendOpcode::RdmaWrite;
+  request.flags = SendFlags::None;
+  request.local = {pieces.data(), count};
+  request.remote_address = remote_.address + write.offset;
+  request.rkey = remote_.rkey;
+  if (write.immediate) {
+    request.opcode = SendOpcode::RdmaWriteWithImmediate;
+    store_be32(request.immediate.data(), *write.immediate);
+  }
+  ++batch.size;
+}
+
+SendStatus BufferedWriteSender::add(Batch& batch, const Outgoing& message) {
+  if (requests_ + batch.size + kRequestsPerMessage + 1 > most_) return SendStatus::NoBuffer;
+  const auto place = writer_->try_reserve(message.size);
+  if (!place) return no_room();
+  if (!message.lent && message.size != 0)
+    std::memcpy(writer_->payload(*place).data(), message.data, message.size);
+  const ring::WriteList writes = writer_->commit(*place);
+  for (const ring::RemoteWrite& write : writes.view()) {
+    if (write.source == ring::RemoteWrite::Source::Word)
+      add_word(batch, write);
+    else
+      add_write(batch, write, message, *place);
+  }
+  return SendStatus::Ok;
+}
+
+// False when the device takes nothing more, for good: what was committed is lost with the connection.
+bool BufferedWriteSender::flush(Batch& batch, MessageId last, std::uint32_t slot) {
+  if (const auto tail = writer_->publish()) add_word(batch, *tail);
+  SendRequest& end = batch.requests[batch.size - 1];
+  end.flags = end.flags | SendFlags::Signaled;
+  if (!post({batch.requests.data(), batch.size})) return false;
+  requests_ += static_cast<std::uint32_t>(batch.size);
+  signals_[(first_signal_ + signal_count_++) % signals_.size()] = {
+      last, static_cast<std::uint32_t>(batch.size), slot};
+  return true;
+}
+
+SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
+  SendResult result;
+  Batch batch;
+  while (result.taken < messages.size()) {
+    batch.size = 0;
+    std::size_t count = 0;
+    SendStatus status = SendStatus::Ok;
+    while (count < kBatch && result.taken + count < messages.size()) {
+      status = add(batch, messages[result.taken + count]);
+      if (status != SendStatus::Ok) break;
+      ++count;
+    }
+    if (count != 0 && !flush(batch, sent() + result.taken + count, kNoSlot)) {
+      result.status = SendStatus::Closed;
+      return result;
+    }
+    result.taken += count;
+    if (status == SendStatus::Ok) continue;
+    result.status = status;
+    return result;
+  }
+  return result;
+}
+
+std::optional<SenderEnd::Room> BufferedWriteSender::reserve(std::uint32_t, SendStatus& why_not) {
+  if (buffers_.empty()) {
+    auto buffers = domain().allocate_memory(stride_ * options().depth, Access::None);
+    if (buffers) {
+      buffers_ = std::move(*buffers);
+      free_.reserve(options().depth);
+      for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
+    }
+  }
+  if (free_.empty()) {
+    why_not = SendStatus::NoBuffer;
+    return std::nullopt;
+  }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  return Room{{buffer(slot), settled().max_message_bytes}, slot};
+}
+
+SendResult BufferedWriteSender::commit(std::uint64_t slot, std::uint32_t bytes) {
+  Batch batch;
+  const auto number = static_cast<std::uint32_t>(slot);
+  const ScatterGather memory = buffers_.local(std::size_t{number} * stride_, bytes);
+  const SendStatus status = add(batch, Outgoing::lend(memory));
+  if (status != SendStatus::Ok) return {status, 0, 0};
+  if (!flush(batch, sent() + 1, number)) return {SendStatus::Closed, 0, 0};
+  return {SendStatus::Ok, 1, 0};
+}
+
+// ---- What comes back.
+
+SendStatus BufferedWriteSender::no_room() {
+  starved_ = reads_head();
+  ask_for_head();
+  return SendStatus::NoCredit;
+}
+
+void BufferedWriteSender::ask_for_head() {
+  if (!starved_ || reading_) return;
+  const ScatterGather piece = image_.local(zeros_ + kHeadLine, ring::kWordBytes);
+  SendRequest request;
+  request.id = kReadId;
+  request.opcode = SendOpcode::RdmaRead;
+  request.local = {&piece, 1};
+  request.remote_address = remote_.address + zeros_ + kHeadLine;
+  request.rkey = remote_.rkey;
+  reading_ = static_cast<bool>(post({&request, 1}));
+}
+
+Result<void> BufferedWriteSender::take_head(std::uint64_t head) {
+  const std::uint64_t before = writer_->head();
+  if (const ring::Fault fault = writer_->handle_head(head); fault != ring::Fault::None)
+    return Error(ErrorCode::ProtocolError, std::string(to_string(fault)));
+  if (writer_->head() == before) return {};
+  starved_ = false;
+  touch();
+  return {};
+}
+
+void BufferedWriteSender::handle_sent(const Completion& completion) {
+  if (completion.id == kReadId) {
+    reading_ = false;
+    if (completion.status != CompletionStatus::Success) return;
+    if (auto ok = take_head(ring::load_word(image_.data() + zeros_ + kHeadLine)); !ok) fail(ok.error());
+    return;
+  }
+  const Signal done = signals_[first_signal_];
+  // One that failed ends all of them.
+  if (completion.status != CompletionStatus::Success || signal_count_ == 0) return;
+  first_signal_ = (first_signal_ + 1) % signals_.size();
+  --signal_count_;
+  requests_ -= done.requests;
+  if (done.slot != kNoSlot) free_.push_back(done.slot);
+  set_freed(done.message);
+  touch();
+}
+
+Result<void> BufferedWriteSender::handle_given_back(std::uint32_t number) {
+  const std::uint32_t unit = writer_->geometry().unit;
+  return take_head(counter_near(writer_->head() / unit, number) * unit);
+}
+
+}  // namespace verbena::messaging

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "messaging/double_mapping.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace verbena::messaging {
+
+Result<DoubleMapping> DoubleMapping::create(std::size_t capacity, std::size_t extra_bytes) {
+  const std::string what = "map a ring of " + std::to_string(capacity) + " bytes twice";
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (capacity == 0 || capacity % page != 0)
+    return Error(ErrorCode::InvalidArgument, what + ": that is not whole pages of " + std::to_string(page));
+  const std::size_t extra = (extra_bytes + page - 1) / page * page;
+  if (capacity > SIZE_MAX / 4 || extra < extra_bytes || extra > SIZE_MAX / 4)
+    return Error(ErrorCode::ResourceExhausted, what + ": no address space holds that");
+  const int file = ::memfd_create("verbena-ring", MFD_CLOEXEC);
+  if (file < 0) return Error::from_errno(errno, what + ": memfd_create");
+  int failed = 0;
+  if (::ftruncate(file, static_cast<off_t>(capacity + extra)) != 0) failed = errno;
+  const std::size_t bytes = 2 * capacity + extra;
+  void* const place =
+      failed != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (failed == 0 && place == MAP_FAILED) failed = errno;
+  const auto map = [&](std::size_t at, std::size_t length, std::size_t offset) {
+    if (failed != 0 || length == 0) return;
+    void* const to = static_cast<std::byte*>(place) + at;
+    if (::mmap(to, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+               static_cast<off_t>(offset)) == MAP_FAILED)
+      failed = errno;
+  };
+  map(0, capacity, 0);
+  map(capacity, capacity, 0);
+  map(2 * capacity, extra, capacity);
+  // A child would share it with us.
+  if (failed == 0 && ::madvise(place, bytes, MADV_DONTFORK) != 0) failed = errno;
+  ::close(file);
+  if (failed == 0) return DoubleMapping(static_cast<std::byte*>(place), bytes);
+  if (place != MAP_FAILED) ::munmap(place, bytes);
+  return Error::from_errno(failed, what + ": mmap");
+}
+
+DoubleMapping::~DoubleMapping() {
+  if (base_ != nullptr) ::munmap(base_, bytes_);
+}
+
+}  // namespace verbena::messaging
