@@ -92,7 +92,6 @@ class Receiving {
 
  private:
   void arrive(std::uint32_t sender) {
-    if (gone_[sender]) return;
     const std::uint64_t at = input_.position();
     const std::uint32_t dropped = input_.next() % 4 == 0 ? kDropped : 0;
     const auto bytes =
@@ -105,7 +104,7 @@ class Receiving {
     if (!gone_[sender]) {
       reader_.handle_gone(sender);
       gone_[sender] = true;
-    } else if (reader_.is_forgotten(sender)) {
+    } else {
       reader_.add(sender);
       gone_[sender] = false;
     }

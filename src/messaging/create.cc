@@ -7,6 +7,7 @@
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
 #include "messaging/shared_receive.h"
+#include "messaging/shared_write.h"
 
 namespace verbena::messaging {
 
@@ -50,6 +51,9 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
     case Protocol::BufferedWrite:
       end = std::make_unique<BufferedWriteSender>(engine, options);
       break;
+    case Protocol::SharedWrite:
+      end = std::make_unique<SharedWriteSender>(engine, options);
+      break;
     default:
       return unknown<SenderEnd>(options);
   }
@@ -69,6 +73,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       break;
     case Protocol::BufferedWrite:
       end = std::make_unique<BufferedWriteReceiver>(engine, options);
+      break;
+    case Protocol::SharedWrite:
+      end = std::make_unique<SharedWriteReceiver>(engine, options);
       break;
     default:
       return unknown<ReceiverEnd>(options);

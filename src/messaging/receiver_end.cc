@@ -253,6 +253,7 @@ bool ReceiverEnd::reap() {
     answer_finish(peer);
     if (!peer.cut_off_ || !peer.started_) continue;
     if (peer.doomed_) peer.connection_.reset();
+    if (!std::exchange(peer.fenced_, true)) handle_fenced(peer);
     has_cut_off_ = has_cut_off_ || !peer.told_;
     if (!is_empty(peer)) continue;
     if (!peer.told_) {

@@ -53,6 +53,7 @@ class ReceiverPeer {
   bool cut_off_ = false;
   bool started_ = false;
   bool doomed_ = false;  // cut off by this end
+  bool fenced_ = false;
   bool told_ = false;
   std::optional<Error> error_;  // why it was cut off; none when it closed
 };
@@ -130,6 +131,8 @@ class ReceiverEnd {
   virtual bool is_empty(const ReceiverPeer& peer) const = 0;
   // It is cut off: what other senders wait for of it is theirs.
   virtual void handle_cut_off(ReceiverPeer& /*peer*/) {}
+  // Its queue pair is out of service: nothing of it lands in this end's memory any more.
+  virtual void handle_fenced(ReceiverPeer& /*peer*/) {}
   // A message may come without any completion: those who wait look at the memory.
   virtual bool looks() const { return !traits_of(options_.kind).interrupts; }
 

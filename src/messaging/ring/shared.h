@@ -9,10 +9,10 @@
 // WRITEs and its fetch-and-add are on one queue pair.
 //
 // Death. A sender that dies between (2) and (4) leaves a gap that nobody fills. The receiver fences it: its
-// queue pair is out of service and what had arrived of it was handled, so nothing of it lands any more. Then
-// the receiver looks at the tail and after it at the counters of the others. What they had begun by then
-// either arrives, or waits further on, or belongs to one that is fenced as well; once that is so for all, a
-// gap below that tail is nobody's who lives, and is passed over (see doc/adr/0019-a-sender-that-dies.md).
+// queue pair is out of service, so nothing of it lands any more. Then the receiver looks at the tail and
+// after it at the counters of the others. What they had begun by then either arrives, or waits further on, or
+// belongs to one that is fenced as well; once that is so for all, a gap below that tail is nobody's who
+// lives, and is passed over (see doc/adr/0019-a-sender-that-dies.md).
 #pragma once
 
 #include <cstdint>

@@ -175,8 +175,7 @@ class Explorer {
       }
       if (!peer.posted.empty()) step([&](State& next) { carry_out(next, i); });
       if (peer.life == Peer::Dead) step([&](State& next) { fence(next, i); });
-      if (peer.life == Peer::Fenced && !is_completing(state, i) &&
-          (state.at_hand == 0 || state.at_hand == 3 + i))
+      if (peer.life == Peer::Fenced && (state.at_hand == 0 || state.at_hand == 3 + i))
         step([&](State& next) { read(next, 3 + i); });
     }
     if (!state.completions.empty() && state.at_hand <= 1) step([&](State& next) { read(next, 1); });
@@ -185,12 +184,6 @@ class Explorer {
     if (!state.held.empty()) step([&](State& next) { let_go(next); });
     return any;
   }
-  static bool is_completing(const State& state, std::uint32_t sender) {
-    for (const auto& one : state.completions)
-      if (one.sender == sender) return true;
-    return false;
-  }
-
   // ---- A sender.
   void begin(State& state, std::uint32_t sender) {
     Peer& peer = state.peers[sender];
@@ -260,7 +253,6 @@ class Explorer {
         write(state, sender, request);
         break;
       case Request::Arrive:
-        if (peer.life == Peer::Gone) break;
         state.completions.push_back(
             {sender, static_cast<std::uint32_t>(request.a), static_cast<std::uint32_t>(request.b)});
         break;
@@ -307,6 +299,8 @@ class Explorer {
     }
     state.log.clear();
     state.at_hand = 0;
+    // What comes of the dead when its place was passed over is void.
+    if (what == 1 && state.peers[state.completions.front().sender].life == Peer::Gone) fault = Fault::None;
     if (fault != Fault::None || state.reader.fault() != Fault::None)
       return fail("a fault of an honest sender");
     if (what == 1) {

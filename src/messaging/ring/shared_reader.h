@@ -57,10 +57,10 @@ class BasicSharedReader {
   void add(std::uint32_t sender) { senders_[sender] = {.state = State::Live}; }
 
   // A completion of that sender: `immediate`, and how many bytes were written before it. What it says is
-  // known by poll(). A fault is the sender's: fence it, and say so by handle_gone().
+  // known by poll(). A fault is the sender's: fence it, and say so by handle_gone(). One that comes even
+  // later is welcome as long as its place was not passed over.
   Fault handle_arrival(std::uint32_t sender, std::uint32_t immediate, std::uint32_t payload_bytes) {
     Sender& who = senders_[sender];
-    VERBENA_ASSERT(who.state == State::Live);
     const bool dropped = (immediate & kDropped) != 0;
     const std::uint64_t bytes = dropped ? memory_.load_cell(sender, CellWord::Dropped) : payload_bytes;
     if (bytes > geometry_.capacity) return Fault::Length;
@@ -73,10 +73,12 @@ class BasicSharedReader {
     if (is_there(at)) return Fault::Place;
     arrival_at(at) = {at, static_cast<std::uint32_t>(frame / geometry_.unit), payload_bytes, sender, dropped};
     ++who.arrived;
+    who.end = std::max(who.end, at + frame);
     return Fault::None;
   }
 
-  // That sender is fenced: nothing of it lands any more, and no completion of it is left.
+  // That sender is fenced: nothing of it lands any more. From here on its number and its cell may be used
+  // again.
   void handle_gone(std::uint32_t sender) {
     Sender& who = senders_[sender];
     VERBENA_ASSERT(who.state == State::Live);
@@ -84,10 +86,8 @@ class BasicSharedReader {
     who.state = State::Gone;
     if (memory_.load_cell(sender, CellWord::Begun) != who.arrived) start_search();
   }
-  // Its gap, if it left one, was passed over: its number and its cell may be used again.
-  bool is_forgotten(std::uint32_t sender) const {
-    return senders_[sender].state != State::Live && !is_searching();
-  }
+  // Something that arrived of it is still to be handed out.
+  bool has_more_of(std::uint32_t sender) const { return senders_[sender].end > position(); }
 
   // The next message.
   std::optional<SharedView> poll() {
@@ -123,6 +123,7 @@ class BasicSharedReader {
   struct Sender {
     State state = State::None;
     std::uint64_t arrived = 0;  // reservations
+    std::uint64_t end = 0;      // of what arrived of it
     std::uint64_t due = 0;      // reservations that were begun when the search started
   };
   struct Arrival {

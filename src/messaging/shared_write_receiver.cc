@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/byte_order.h"
+#include "messaging/shared_write.h"
+
+namespace verbena::messaging {
+
+struct SharedWriteReceiver::Peer final : ReceiverPeer {
+  Peer(SharedWriteReceiver& receiver, PeerId id, std::uint32_t number)
+      : ReceiverPeer(receiver, id), owner(receiver), seat(number) {}
+  // Its connection is gone by now.
+  ~Peer() override {
+    if (!gone) owner.leave(*this);
+    owner.seats_[seat] = nullptr;
+  }
+
+  SharedWriteReceiver& owner;
+  const std::uint32_t seat;
+  bool gone = false;
+};
+
+Result<void> SharedWriteReceiver::open() {
+  auto capacity = ring_capacity(options());
+  if (!capacity) return capacity.error();
+  geometry_ = {.capacity = *capacity, .doubled = options().kind.ring == RingMemory::DoubleMapped};
+  const Access access = Access::All;
+  const std::uint64_t cells = std::uint64_t{options().max_senders} * ring::kCellBytes;
+  auto memory =
+      RegisteredRing::create(domain(), *capacity, options().kind.ring, kSharedCells + cells, access);
+  if (!memory) return memory.error();
+  memory_ = std::move(*memory);
+  const std::span<const std::byte> all_cells(lines() + kSharedCells, static_cast<std::size_t>(cells));
+  reader_.emplace(geometry_, options().max_senders, ring::SharedMemory(lines() + kSharedTail, all_cells));
+  seats_.resize(options().max_senders);
+  return {};
+}
+
+Result<std::unique_ptr<ReceiverPeer>> SharedWriteReceiver::make_peer(PeerId id) {
+  // As many peers as seats are the most there are.
+  const auto free = std::find(seats_.begin(), seats_.end(), nullptr);
+  const auto seat = static_cast<std::uint32_t>(free - seats_.begin());
+  std::memset(lines() + kSharedCells + std::size_t{seat} * ring::kCellBytes, 0, ring::kCellBytes);
+  auto peer = std::make_unique<Peer>(*this, id, seat);
+  seats_[seat] = peer.get();
+  reader_->add(seat);
+  return std::unique_ptr<ReceiverPeer>(std::move(peer));
+}
+
+QueuePairCapabilities SharedWriteReceiver::queues() const {
+  return {.max_send_requests = 0,
+          .max_receive_requests = 0,
+          .max_send_segments = 1,
+          .max_receive_segments = 1,
+          .max_inline_bytes = 0};
+}
+
+// The base's own receives take the immediates: of messages, and in a plain ring of as many that were dropped.
+std::uint32_t SharedWriteReceiver::control_receives() const {
+  return std::min(2 * options().depth, device().info().max_requests - 8);
+}
+
+void SharedWriteReceiver::offer(ReceiverPeer& peer, Offer& ours, const Offer*) {
+  ours.memory = memory_.region.remote();
+  ours.extra = SharedPlace{geometry_.capacity, static_cast<Peer&>(peer).seat}.pack();
+}
+
+// ---- Messages.
+
+Result<void> SharedWriteReceiver::handle_received(ReceiverPeer& base, const Completion& completion) {
+  auto& peer = static_cast<Peer&>(base);
+  if (completion.opcode != CompletionOpcode::ReceiveRdmaWithImmediate)
+    return Error(ErrorCode::ProtocolError, "the sender finishes a receive that is not for messages");
+  const std::uint32_t immediate = load_be32(completion.immediate.data());
+  const ring::Fault fault = reader_->handle_arrival(peer.seat, immediate, completion.byte_count);
+  if (fault != ring::Fault::None && !peer.gone)
+    return Error(ErrorCode::ProtocolError, std::string(to_string(fault)));
+  touch_if_awaited();
+  return {};
+}
+
+std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
+  std::size_t count = 0;
+  for (; count < out.size(); ++count) {
+    const auto got = reader_->poll();
+    if (!got) break;
+    const std::byte* const at = memory_.region.data() + got->view.offset;
+    out[count] = seats_[got->sender]->hand_out({at, got->view.bytes}, got->view.position);
+  }
+  tell_head();
+  if (reader_->fault() != ring::Fault::None)
+    for (const auto& peer : peers())
+      if (!peer->is_cut_off())
+        fail(*peer, Error(ErrorCode::ProtocolError, std::string(to_string(reader_->fault()))));
+  return count;
+}
+
+void SharedWriteReceiver::handle_given_back(ReceiverPeer&, std::uint64_t token) {
+  reader_->release({.position = token});
+  tell_head();
+}
+
+void SharedWriteReceiver::tell_head() { ring::store_word(lines() + kSharedHead, reader_->head()); }
+
+bool SharedWriteReceiver::is_empty(const ReceiverPeer& peer) const {
+  return !reader_->has_more_of(static_cast<const Peer&>(peer).seat);
+}
+
+void SharedWriteReceiver::handle_fenced(ReceiverPeer& peer) { leave(static_cast<Peer&>(peer)); }
+
+void SharedWriteReceiver::leave(Peer& peer) {
+  peer.gone = true;
+  reader_->handle_gone(peer.seat);
+  touch();
+}
+
+}  // namespace verbena::messaging
