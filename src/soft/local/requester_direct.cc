@@ -23,12 +23,12 @@ constexpr std::uint32_t kWorthWaiting = 4096;
 // Where the request goes, when it can go there directly.
 const PeerRegion* Requester::reach(const SendWqe& wqe) {
   RegionSource* const source = link_.channel->regions;
-  if (source == nullptr || link_.peer_leaves || wqe.length == 0 || (state_.began && !state_.direct)) return nullptr;
+  if (source == nullptr || wqe.length == 0 || (state_.began && !state_.direct)) return nullptr;
   const bool writes = wqe.opcode == SendOpcode::RdmaWrite;
   if (!writes && wqe.opcode != SendOpcode::RdmaRead) return nullptr;
   if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();
   const PeerRegion* const region = link_.peer_regions->find(wqe.rkey, *source);
-  const bool granted = region != nullptr && region->covers(wqe.remote_address, wqe.length) &&
+  const bool granted = region != nullptr && !link_.peer_leaves && region->covers(wqe.remote_address, wqe.length) &&
                        includes(region->access, writes ? Access::RemoteWrite : Access::RemoteRead) &&
                        (region->base != nullptr || !writes);
   if (granted) return region;
