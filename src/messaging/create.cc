@@ -3,6 +3,7 @@
 #include <string>
 
 #include "messaging/buffered_write.h"
+#include "messaging/direct_read.h"
 #include "messaging/receiver_end.h"
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
@@ -54,6 +55,9 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
     case Protocol::SharedWrite:
       end = std::make_unique<SharedWriteSender>(engine, options);
       break;
+    case Protocol::DirectRead:
+      end = std::make_unique<DirectReadSender>(engine, options);
+      break;
     default:
       return unknown<SenderEnd>(options);
   }
@@ -76,6 +80,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       break;
     case Protocol::SharedWrite:
       end = std::make_unique<SharedWriteReceiver>(engine, options);
+      break;
+    case Protocol::DirectRead:
+      end = std::make_unique<DirectReadReceiver>(engine, options);
       break;
     default:
       return unknown<ReceiverEnd>(options);

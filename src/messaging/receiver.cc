@@ -65,6 +65,10 @@ Receiving Receiver::async_receive(Duration timeout) { return {*end_, end_->engin
 void Receiver::cancel_waiting() { end_->cancel_waiting(); }
 void Receiver::on_message(std::function<void(Message)> f) { end_->on_message(std::move(f)); }
 
+void Receiver::on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> f) {
+  end_->on_place(std::move(f));
+}
+
 const Kind& Receiver::kind() const { return end_->options().kind; }
 std::uint32_t Receiver::max_message_bytes() const { return end_->options().max_message_bytes; }
 std::uint64_t Receiver::memory_bytes() const { return end_->memory_bytes(); }

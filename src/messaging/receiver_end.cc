@@ -212,7 +212,7 @@ void ReceiverEnd::handle_control(ReceiverPeer& peer, const std::array<std::byte,
 }
 
 void ReceiverEnd::answer_finish(ReceiverPeer& peer) {
-  if (peer.answered_ || !peer.total_ || (!has_all_at_finish() && peer.arrived_ != *peer.total_)) return;
+  if (peer.answered_ || !peer.total_ || !has_all(peer, *peer.total_)) return;
   peer.answered_ = post_control(peer, {Control::Word::Finished, static_cast<std::uint32_t>(*peer.total_)});
 }
 

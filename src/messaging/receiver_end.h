@@ -85,6 +85,9 @@ class ReceiverEnd {
   bool has_waiting() const { return !waiting_.empty(); }
   void on_message(std::function<void(Message)> f);
   void on_peer_end(std::function<void(PeerId, const Result<void>&)> f) { on_peer_end_ = std::move(f); }
+  void on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> f) {
+    place_ = std::move(f);
+  }
   void give_back(ReceiverPeer& peer, std::uint64_t token) {
     ++counters_.given_back;
     handle_given_back(peer, token);
@@ -125,8 +128,9 @@ class ReceiverEnd {
   virtual Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) = 0;
   // A receive of the protocol's own was taken by a control: post it again.
   virtual void handle_control_in(ReceiverPeer& /*peer*/, const Completion& /*completion*/) {}
-  // Messages of a sender are in this end's memory when its Finish is: they survive the connection.
-  virtual bool has_all_at_finish() const { return true; }
+  // So many messages of it are in this end's memory, and survive the connection. In most protocols all are
+  // when Finish is; others call answer_finish() when they are.
+  virtual bool has_all(const ReceiverPeer& /*peer*/, std::uint64_t /*total*/) const { return true; }
   // Nothing of a peer that is cut off waits in memory any more.
   virtual bool is_empty(const ReceiverPeer& peer) const = 0;
   // It is cut off: what other senders wait for of it is theirs.
@@ -155,6 +159,11 @@ class ReceiverEnd {
   void fail(ReceiverPeer& peer, Error error);
   // For receives of a receive pool: a SEND came with that immediate.
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
+  void answer_finish(ReceiverPeer& peer);
+  // Where the program wants a message to go; nothing when it does not care.
+  std::optional<ScatterGather> place_for(const ReceiverPeer& peer, std::uint32_t bytes) const {
+    return place_ ? place_(peer.id(), bytes) : std::nullopt;
+  }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
   void drop_peers();
   ReceiverCounters counters_;
@@ -172,7 +181,6 @@ class ReceiverEnd {
   void handle(ReceiverPeer& peer, const Completion& completion);
   void post_control_receive(ReceiverPeer& peer, std::uint64_t id);
   bool post_control(ReceiverPeer& peer, Control control);
-  void answer_finish(ReceiverPeer& peer);
   void connection_closed(ReceiverPeer& peer);
   void cut_off(ReceiverPeer& peer, Error error);
   Result<void> end_of(const ReceiverPeer& peer) const;
@@ -194,6 +202,7 @@ class ReceiverEnd {
   detail::ResumptionList waiting_;
   std::shared_ptr<const std::function<void(Message)>> on_message_;
   std::function<void(PeerId, const Result<void>&)> on_peer_end_;
+  std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> place_;
   bool* destroyed_ = nullptr;  // set while users are called
 };
 

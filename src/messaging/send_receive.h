@@ -11,6 +11,7 @@
 
 #include "messaging/receiver_end.h"
 #include "messaging/sender_end.h"
+#include "messaging/waiting_queue.h"
 
 namespace verbena::messaging {
 
@@ -93,9 +94,7 @@ class SendReceiveReceiver final : public ReceiverEnd {
 
   std::size_t stride_ = 0;
   std::uint64_t memory_bytes_ = 0;
-  // Messages that wait to be taken, oldest first; as large as all receives.
-  std::vector<Ready> ready_;
-  std::size_t first_ = 0, waiting_ = 0;
+  WaitingQueue<Ready> ready_;  // messages that wait to be taken; as many as there are receives
 };
 
 }  // namespace verbena::messaging

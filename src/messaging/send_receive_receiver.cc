@@ -41,12 +41,7 @@ Result<std::unique_ptr<ReceiverPeer>> SendReceiveReceiver::make_peer(PeerId id) 
   auto peer = std::make_unique<Peer>(*this, id);
   peer->memory = std::move(*memory);
   peer->to_post.reserve(options().depth + 1);
-  const std::size_t needed = (peers().size() + 1) * (options().depth + 1);
-  if (ready_.size() < needed) {
-    std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(first_), ready_.end());
-    first_ = 0;
-    ready_.resize(needed);
-  }
+  ready_.reserve((peers().size() + 1) * (options().depth + 1));
   memory_bytes_ += peer->memory.size();
   return std::unique_ptr<ReceiverPeer>(std::move(peer));
 }
@@ -86,23 +81,20 @@ Result<void> SendReceiveReceiver::handle_received(ReceiverPeer& base, const Comp
   if (completion.opcode != CompletionOpcode::Receive)
     return Error(ErrorCode::ProtocolError, "the sender wrote where it was to send");
   const auto slot = static_cast<std::uint32_t>(completion.id);
-  ready_[(first_ + waiting_) % ready_.size()] = {&peer, slot, completion.byte_count};
-  ++waiting_;
+  ready_.push({&peer, slot, completion.byte_count});
   ++peer.waiting;
   touch_if_awaited();
   return {};
 }
 
 std::size_t SendReceiveReceiver::poll(std::span<Message> out) {
-  const std::size_t count = std::min(out.size(), waiting_);
+  const std::size_t count = std::min(out.size(), ready_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    const Ready ready = ready_[first_];
-    first_ = first_ + 1 == ready_.size() ? 0 : first_ + 1;
+    const Ready ready = ready_.pop();
     --ready.peer->waiting;
     out[i] = ready.peer->hand_out(
         {ready.peer->memory.data() + std::size_t{ready.slot} * stride_, ready.bytes}, ready.slot);
   }
-  waiting_ -= count;
   return count;
 }
 

@@ -98,12 +98,12 @@ SendResult Sender::try_send(std::span<const std::byte> message) {
 SendResult Sender::try_send_batch(std::span<const std::span<const std::byte>> messages) {
   return send_all(*end_, messages, [](std::span<const std::byte> m) { return Outgoing::copy(m); });
 }
-SendResult Sender::try_lend(const ScatterGather& message) {
+SendResult Sender::try_lend(const LentMemory& message) {
   const Outgoing one = Outgoing::lend(message);
   return end_->send({&one, 1});
 }
-SendResult Sender::try_lend_batch(std::span<const ScatterGather> messages) {
-  return send_all(*end_, messages, [](const ScatterGather& m) { return Outgoing::lend(m); });
+SendResult Sender::try_lend_batch(std::span<const LentMemory> messages) {
+  return send_all(*end_, messages, [](const LentMemory& m) { return Outgoing::lend(m); });
 }
 std::optional<Reservation> Sender::try_reserve(std::uint32_t bytes) { return end_->try_reserve(bytes); }
 SendResult Sender::try_commit(Reservation& reservation, std::uint32_t bytes) {
@@ -113,13 +113,13 @@ SendResult Sender::try_commit(Reservation& reservation, std::uint32_t bytes) {
 Result<MessageId> Sender::send(std::span<const std::byte> message, Duration timeout) {
   return end_->send_blocking(Outgoing::copy(message), timeout);
 }
-Result<MessageId> Sender::lend(const ScatterGather& message, Duration timeout) {
+Result<MessageId> Sender::lend(const LentMemory& message, Duration timeout) {
   return end_->send_blocking(Outgoing::lend(message), timeout);
 }
 Sending Sender::async_send(std::span<const std::byte> message, Duration timeout) {
   return {*end_, Outgoing::copy(message), end_->deadline_of(timeout)};
 }
-Sending Sender::async_lend(const ScatterGather& message, Duration timeout) {
+Sending Sender::async_lend(const LentMemory& message, Duration timeout) {
   return {*end_, Outgoing::lend(message), end_->deadline_of(timeout)};
 }
 void Sender::cancel_waiting() { end_->cancel_waiting(); }

@@ -104,6 +104,16 @@ class SenderEnd {
   static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(std::span<const SendRequest> requests);
+  // Until its end, what is posted one by one leaves together.
+  class [[nodiscard]] Together {
+   public:
+    Together(SenderEnd& end, std::size_t messages) {
+      if (messages > 1) gathered_.emplace(end.program_engine_);
+    }
+
+   private:
+    std::optional<ProgressEngine::Gathered> gathered_;
+  };
   Device& device() const;
   ProtectionDomain& domain() const;
   const Settled& settled() const { return settled_; }

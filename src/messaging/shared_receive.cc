@@ -46,7 +46,7 @@ Result<void> SharedReceiveReceiver::open() {
                                                         .protection_domain = o.connection.protection_domain});
   if (!pool) return pool.error();
   pool_.emplace(std::move(*pool));
-  ready_.resize(slots_);
+  ready_.reserve(slots_);
   receives_ = std::make_unique<Operation[]>(slots_);
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
     receives_[slot].on_done([this, slot](Operation&) { handle_done(slot); });
@@ -140,23 +140,20 @@ void SharedReceiveReceiver::handle_done(std::uint32_t slot) {
     return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent more than it had credits for"));
   }
   peer.ran_dry = peer.ran_dry || peer.came == peer.first + peer.told;
-  ready_[(first_ + waiting_) % ready_.size()] = {&peer, slot, outcome->bytes};
-  ++waiting_;
+  ready_.push({&peer, slot, outcome->bytes});
   ++peer.waiting;
   ++peer.held;
   touch_if_awaited();
 }
 
 std::size_t SharedReceiveReceiver::poll(std::span<Message> out) {
-  const std::size_t count = std::min(out.size(), waiting_);
+  const std::size_t count = std::min(out.size(), ready_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    const Ready ready = ready_[first_];
-    first_ = first_ + 1 == ready_.size() ? 0 : first_ + 1;
+    const Ready ready = ready_.pop();
     --ready.peer->waiting;
     out[i] =
         ready.peer->hand_out({memory_.data() + std::size_t{ready.slot} * stride_, ready.bytes}, ready.slot);
   }
-  waiting_ -= count;
   return count;
 }
 

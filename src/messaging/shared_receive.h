@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "messaging/receiver_end.h"
+#include "messaging/waiting_queue.h"
 #include "verbena/async/receive_pool.h"
 
 namespace verbena::messaging {
@@ -59,8 +59,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   std::uint32_t spare_ = 0;  // of the pool's, promised to nobody and kept for nobody
   bool ending_ = false;
   std::unordered_map<std::uint32_t, Peer*> by_qpn_;
-  std::vector<Ready> ready_;  // messages that wait to be taken, oldest first
-  std::size_t first_ = 0, waiting_ = 0;
+  WaitingQueue<Ready> ready_;  // messages that wait to be taken
 };
 
 }  // namespace verbena::messaging

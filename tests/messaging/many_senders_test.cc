@@ -86,13 +86,7 @@ TEST_P(ManySenders, one_whose_messages_are_held_holds_back_itself_alone) {
     GTEST_SKIP() << "what is behind a held message waits with it";
   Traffic traffic(ends, 4, 100);
   std::vector<Message> held;
-  ends.engine.run_until(
-      [&] {
-        while (traffic.sender(0).try_send(numbered(0, 0, 8))) continue;
-        if (auto message = ends.receiver->try_receive()) held.push_back(std::move(*message));
-        return false;
-      },
-      Duration::milliseconds(30));
+  fill_up(ends, traffic.sender(0), held, 8);
   EXPECT_EQ(traffic.sender(0).try_send(numbered(0, 0, 8)).status, SendStatus::NoCredit);
   EXPECT_GE(held.size(), 1u);
   const std::uint64_t memory = ends.receiver->memory_bytes();

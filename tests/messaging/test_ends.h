@@ -14,6 +14,7 @@
 namespace verbena::test {
 
 using messaging::Kind;
+using messaging::LentMemory;
 using messaging::Message;
 using messaging::Options;
 using messaging::Protocol;
@@ -31,7 +32,7 @@ struct Way {
 inline std::vector<Way> every_way() {
   std::vector<Way> all;
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
-    for (const char* name : {"send-receive", "shared-receive"})
+    for (const char* name : {"send-receive", "shared-receive", "direct-read", "direct-read/fenced"})
       all.push_back({must(messaging::parse_kind(name)), path});
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
     for (const auto commit :
@@ -105,5 +106,30 @@ class Ends {
   std::optional<Receiver> receiver;
   std::vector<std::string> refused;
 };
+
+// Sends until neither end has room any more, and what came is held. How many went.
+inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::vector<Message>& held, std::size_t bytes) {
+  constexpr int kQuiet = 3000;  // turns in which nothing moves
+  std::uint32_t sent = 0;
+  for (int quiet = 0; quiet < kQuiet; ++quiet) {
+    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
+    if (ends.engine.run_once()) quiet = 0;
+    if (auto message = ends.receiver->try_receive()) {
+      held.push_back(std::move(*message));
+      quiet = 0;
+    }
+  }
+  return sent;
+}
+// The same, and nobody takes what came.
+inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::size_t bytes) {
+  constexpr int kQuiet = 3000;
+  std::uint32_t sent = 0;
+  for (int quiet = 0; quiet < kQuiet; ++quiet) {
+    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
+    if (ends.engine.run_once()) quiet = 0;
+  }
+  return sent;
+}
 
 }  // namespace verbena::test

@@ -61,8 +61,7 @@ TEST_P(Waits, a_callback_gets_every_message) {
 TEST_P(Waits, who_waits_for_room_gives_up_at_its_deadline_or_when_cancelled_and_nothing_was_sent) {
   Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 2, .ring_bytes = 4096, .max_senders = 1});
   Sender sender = ends.connect();
-  std::uint32_t sent = 0;
-  while (sender.try_send(text_of_message(0, sent, 256))) ++sent;
+  const std::uint32_t sent = fill_up(ends, sender, 256);
   expect_error(sender.send(text_of_message(0, 77, 256), Duration::milliseconds(5)),
                ErrorCode::DeadlineExceeded, "no credit before the deadline");
   std::string late, cancelled;
@@ -113,7 +112,7 @@ TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
   EXPECT_TRUE(sent);
   EXPECT_EQ(sent.taken, 40u);
   EXPECT_EQ(sent.last, 40u);
-  const auto id = sender.try_lend(own.local(0, 900));
+  const auto id = sender.try_lend(LentMemory::of(own, 0, 900));
   ASSERT_TRUE(id);
   auto reservation = sender.try_reserve(800);
   ASSERT_TRUE(reservation);
@@ -141,7 +140,7 @@ TEST_P(Waits, memory_that_comes_back_is_told) {
   messaging::MessageId told = 0;
   sender.on_freed([&](messaging::MessageId id) { told = id; });
   const auto lend = [&]() -> Task<void> {
-    const auto id = must(co_await sender.async_lend(own.local(0, 1000)));
+    const auto id = must(co_await sender.async_lend(LentMemory::of(own, 0, 1000)));
     must(co_await sender.async_freed(id));
   };
   ends.engine.run(lend());

@@ -140,6 +140,12 @@ class Receiver {
   // Runs f(message) from the engine for each. An empty f takes it back.
   void on_message(std::function<void(Message)> f);
 
+  // DirectRead: f says where a message of that many bytes goes, before it is fetched; nothing: to the
+  // receiver's own memory. The memory is the receiver's until the message is taken, and then the program's;
+  // its L_Key is of the connection's protection domain. Called from the engine; it may not call this
+  // receiver.
+  void on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t bytes)> f);
+
   // ---- What it is.
   const Kind& kind() const;
   std::uint32_t max_message_bytes() const;

@@ -17,6 +17,7 @@
 #include "verbena/async/task.h"
 #include "verbena/base/result.h"
 #include "verbena/connection/listener.h"
+#include "verbena/device/memory_region.h"
 #include "verbena/messaging/options.h"
 
 namespace verbena::messaging {
@@ -52,20 +53,32 @@ class Reservation {
   std::uint64_t slot_ = 0;
 };
 
+// Registered memory of the user's that a message is sent from. A value; DirectRead alone needs the rkey.
+struct LentMemory {
+  std::uint64_t address = 0;
+  std::uint32_t bytes = 0;
+  Key lkey{}, rkey{};
+
+  // [offset, offset + bytes) of a region: the device checks the range when the message goes.
+  static LentMemory of(const MemoryRegion& region, std::uint64_t offset, std::uint32_t bytes) {
+    return {region.local(offset, bytes).address, bytes, region.lkey(), region.rkey()};
+  }
+};
+
 // One message as it is handed to a protocol: bytes to copy, or the user's registered memory to send from.
 struct Outgoing {
   const std::byte* data = nullptr;
   std::uint32_t size = 0;
-  Key lkey{};  // of lent memory
   bool lent = false;
+  Key lkey{}, rkey{};  // of lent memory
 
   static Outgoing copy(std::span<const std::byte> bytes) {
     constexpr std::size_t kMost = 0xffffffff;
-    return {bytes.data(), static_cast<std::uint32_t>(bytes.size() < kMost ? bytes.size() : kMost), {}, false};
+    return {bytes.data(), static_cast<std::uint32_t>(bytes.size() < kMost ? bytes.size() : kMost)};
   }
-  static Outgoing lend(const ScatterGather& memory) {
-    return {reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(memory.address)), memory.length,
-            memory.lkey, true};
+  static Outgoing lend(const LentMemory& memory) {
+    return {reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(memory.address)), memory.bytes,
+            true, memory.lkey, memory.rkey};
   }
 };
 
@@ -141,8 +154,8 @@ class Sender {
   // ---- As much as goes now. Neither waits nor drives the engine.
   SendResult try_send(std::span<const std::byte> message);
   SendResult try_send_batch(std::span<const std::span<const std::byte>> messages);
-  SendResult try_lend(const ScatterGather& message);
-  SendResult try_lend_batch(std::span<const ScatterGather> messages);
+  SendResult try_lend(const LentMemory& message);
+  SendResult try_lend_batch(std::span<const LentMemory> messages);
   // Memory for a message of up to that many bytes; nothing when there is none now (counters() say why), or
   // ever (too long, closed). Reservations may be committed in any order: messages go in the order of commits.
   std::optional<Reservation> try_reserve(std::uint32_t bytes);
@@ -152,11 +165,11 @@ class Sender {
   // ---- Until it is taken, driving the engine. Errors: InvalidArgument (too long), DeadlineExceeded, see
   // above.
   Result<MessageId> send(std::span<const std::byte> message, Duration timeout = Duration::forever());
-  Result<MessageId> lend(const ScatterGather& message, Duration timeout = Duration::forever());
+  Result<MessageId> lend(const LentMemory& message, Duration timeout = Duration::forever());
 
   // ---- To be awaited. What `message` names stays valid until then.
   Sending async_send(std::span<const std::byte> message, Duration timeout = Duration::forever());
-  Sending async_lend(const ScatterGather& message, Duration timeout = Duration::forever());
+  Sending async_lend(const LentMemory& message, Duration timeout = Duration::forever());
   // Those that wait end as Cancelled.
   void cancel_waiting();
 

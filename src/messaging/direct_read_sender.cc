@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "device/wire_bytes.h"
+#include "messaging/direct_read.h"
+
+namespace verbena::messaging {
+
+Result<void> DirectReadSender::open() {
+  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  in_flight_.assign(options().depth, kNoSlot);
+  free_.reserve(options().depth);
+  if (device().info().max_inline_bytes < Announcement::kWireBytes)
+    return Error(ErrorCode::NotSupported, "messages by direct-read: the device sends nothing inline");
+  return {};
+}
+
+QueuePairCapabilities DirectReadSender::queues() const {
+  return {.max_send_requests = options().depth,
+          .max_receive_requests = 0,
+          .max_send_segments = 1,
+          .max_receive_segments = 1,
+          .max_inline_bytes = Announcement::kWireBytes};
+}
+
+Result<void> DirectReadSender::start(const Offer&) {
+  depth_ = settled().depth;
+  return {};
+}
+
+// Whoever only lends needs none.
+bool DirectReadSender::has_buffer() {
+  if (!memory_.empty()) return !free_.empty();
+  auto memory = domain().allocate_memory(stride_ * options().depth, Access::RemoteRead);
+  if (!memory) return false;
+  memory_ = std::move(*memory);
+  for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
+  return true;
+}
+
+Announcement DirectReadSender::announcement_of(std::uint32_t slot, std::uint32_t bytes) const {
+  return {memory_.remote().address + std::size_t{slot} * stride_, memory_.rkey(), bytes};
+}
+
+SendStatus DirectReadSender::announce(std::uint64_t number, const Announcement& announcement,
+                                      std::uint32_t slot) {
+  std::array<std::byte, Announcement::kWireBytes> bytes;
+  wire_bytes::store_le64(&bytes[0], announcement.address);
+  wire_bytes::store_le32(&bytes[8], announcement.rkey.value());
+  wire_bytes::store_le32(&bytes[12], announcement.bytes);
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), Announcement::kWireBytes, {}};
+  SendRequest request;
+  request.id = number;
+  request.flags = SendFlags::Signaled | SendFlags::Inline;
+  request.local = {&piece, 1};
+  const PostResult posted = post({&request, 1});
+  if (!posted) return posted.status == PostStatus::WrongState ? SendStatus::Closed : SendStatus::NoBuffer;
+  in_flight_[number % in_flight_.size()] = slot;
+  return SendStatus::Ok;
+}
+
+SendResult DirectReadSender::put(std::span<const Outgoing> messages) {
+  SendResult result;
+  const Together together(*this, messages.size());
+  for (const Outgoing& message : messages) {
+    const std::uint64_t number = sent() + result.taken;
+    std::uint32_t slot = kNoSlot;
+    if (number >= depth_ + given_back_) {
+      result.status = SendStatus::NoCredit;
+    } else if (number >= completed_ + in_flight_.size()) {
+      result.status = SendStatus::NoBuffer;
+    } else if (message.lent) {
+      const auto address = reinterpret_cast<std::uintptr_t>(message.data);
+      result.status = announce(number, {address, message.rkey, message.size}, slot);
+    } else if (has_buffer()) {
+      slot = free_.back();
+      free_.pop_back();
+      if (message.size != 0) std::memcpy(buffer(slot), message.data, message.size);
+      result.status = announce(number, announcement_of(slot, message.size), slot);
+      if (!result) free_.push_back(slot);
+    } else {
+      result.status = SendStatus::NoBuffer;
+    }
+    if (!result) return result;
+    ++result.taken;
+  }
+  return result;
+}
+
+std::optional<SenderEnd::Room> DirectReadSender::reserve(std::uint32_t, SendStatus& why_not) {
+  if (!has_buffer()) {
+    why_not = SendStatus::NoBuffer;
+    return std::nullopt;
+  }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  return Room{{buffer(slot), settled().max_message_bytes}, slot};
+}
+
+SendResult DirectReadSender::commit(std::uint64_t reserved, std::uint32_t bytes) {
+  const auto slot = static_cast<std::uint32_t>(reserved);
+  if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
+  if (sent() >= completed_ + in_flight_.size()) return {SendStatus::NoBuffer, 0, 0};
+  const SendStatus status = announce(sent(), announcement_of(slot, bytes), slot);
+  return {status, status == SendStatus::Ok ? std::size_t{1} : std::size_t{0}, 0};
+}
+
+void DirectReadSender::handle_sent(const Completion& completion) {
+  completed_ = completion.id + 1;
+  touch();
+}
+
+Result<void> DirectReadSender::handle_given_back(std::uint32_t number) {
+  const std::uint64_t given_back = counter_near(given_back_, number);
+  if (given_back > sent())
+    return Error(ErrorCode::ProtocolError, "the receiver has read more messages than were sent");
+  for (; given_back_ < given_back; ++given_back_) {
+    const std::uint32_t slot = std::exchange(in_flight_[given_back_ % in_flight_.size()], kNoSlot);
+    if (slot != kNoSlot) free_.push_back(slot);
+  }
+  set_freed(given_back_);
+  touch();
+  return {};
+}
+
+}  // namespace verbena::messaging

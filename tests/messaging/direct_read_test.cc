@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// DirectRead: messages land where the program wants them, uncopied; announcements that lie.
+#include "device/wire_bytes.h"
+#include "messaging/offer.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(20);
+constexpr std::uint32_t kLarge = 1 << 20;
+
+class DirectRead : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, DirectRead,
+                         ::testing::Values(Way{{.protocol = Protocol::DirectRead}},
+                                           Way{{.protocol = Protocol::DirectRead, .fenced = true}},
+                                           Way{{.protocol = Protocol::DirectRead}, PathChoice::Local}),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_else_has_memory_for_it) {
+  Ends ends(GetParam(), {.max_message_bytes = kLarge, .depth = 2, .max_senders = 1});
+  MemoryRegion theirs = must(ends.client.allocate_memory(kLarge));
+  MemoryRegion ours = must(ends.server.allocate_memory(kLarge));
+  fill(theirs, 3);
+  std::uint32_t asked = 0;
+  ends.receiver->on_place([&](messaging::PeerId peer, std::uint32_t bytes) -> std::optional<ScatterGather> {
+    EXPECT_EQ(peer, 0u);
+    asked = bytes;
+    return ours.local();
+  });
+  Sender sender = ends.connect();
+  const auto id = must(sender.lend(LentMemory::of(theirs, 0, kLarge), kPatience));
+  const Message message = must(ends.receiver->receive(kPatience));
+  EXPECT_EQ(message.bytes().data(), ours.data());
+  EXPECT_EQ(asked, kLarge);
+  EXPECT_TRUE(same(theirs, ours));
+  EXPECT_EQ(sender.memory_bytes(), 0u);
+  must(sender.wait_freed(id, kPatience));
+  must(sender.close(kPatience));
+}
+
+TEST_P(DirectRead, a_place_that_is_too_small_is_not_taken) {
+  Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 2, .max_senders = 1});
+  MemoryRegion small = must(ends.server.allocate_memory(64));
+  ends.receiver->on_place([&](messaging::PeerId, std::uint32_t) { return std::optional(small.local()); });
+  Sender sender = ends.connect();
+  must(sender.send(text_of_message(0, 1, 65)));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 65));
+}
+
+// A sender of our own making that announces; how the receiver saw it end.
+std::string end_of_announcing(const Way& way, std::uint64_t address, std::uint32_t key, std::uint32_t bytes,
+                              int times = 1, std::uint32_t size = 16) {
+  Ends ends(way, {.max_message_bytes = 128, .depth = 4, .max_senders = 2});
+  std::string how_it_ended;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
+    how_it_ended = how ? "well" : how.error().to_string();
+  });
+  messaging::Offer offer;
+  offer.kind = way.kind;
+  offer.max_message_bytes = 128;
+  offer.depth = 4;
+  Connection liar = must(Connection::prepare(ends.engine));
+  must(liar.connect_to(ends.listener->address().to_string(), offer.to_bytes()));
+  std::array<std::byte, 16> announcement{};
+  wire_bytes::store_le64(&announcement[0], address);
+  wire_bytes::store_le32(&announcement[8], key);
+  wire_bytes::store_le32(&announcement[12], bytes);
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(announcement.data()), size, {}};
+  SendRequest request;
+  request.flags = SendFlags::Signaled | SendFlags::Inline;
+  request.local = {&piece, 1};
+  for (int i = 0; i < times; ++i) EXPECT_TRUE(liar.post_send({&request, 1}));
+  EXPECT_TRUE(ends.engine.run_until([&] { return !how_it_ended.empty(); }, kPatience));
+  Sender honest = ends.connect();
+  must(honest.send(text_of_message(0, 1, 50)));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 50));
+  return how_it_ended;
+}
+
+TEST_P(DirectRead, announcements_that_lie_end_their_sender_alone) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(end_of_announcing(GetParam(), 0x1000, 77, 100), HasSubstr("RemoteAccessError"));
+  EXPECT_THAT(end_of_announcing(GetParam(), 0x1000, 77, 129), HasSubstr("ProtocolError"));
+  EXPECT_THAT(end_of_announcing(GetParam(), ~std::uint64_t{0}, 77, 0xffffffff), HasSubstr("ProtocolError"));
+  EXPECT_THAT(end_of_announcing(GetParam(), 0, 0, 0, 1, 15), HasSubstr("ProtocolError"));
+}
+
+}  // namespace
+}  // namespace verbena
