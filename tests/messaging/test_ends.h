@@ -71,15 +71,15 @@ inline bool is_message(const Message& message, std::uint32_t n, std::size_t byte
 
 class Ends {
  public:
-  explicit Ends(const Way& way, Options both = {})
+  // `timeout`: see ReliabilityOptions; so long that no end in these tests is one of patience.
+  explicit Ends(const Way& way, Options both = {}, std::uint8_t timeout = 20)
       : client(must(Device::open(OpenOptions{.path = way.path}))),
         server(must(Device::open(OpenOptions{.path = way.path}))),
         engine(must(ProgressEngine::create(client))) {
     must(engine.add(server));
     options = std::move(both);
     options.kind = way.kind;
-    // So long that no end in these tests is one of patience.
-    options.connection.reliability.timeout = 20;
+    options.connection.reliability.timeout = timeout;
     Options there = options;
     there.connection.device = &server;
     listener.emplace(must(Listener::create(engine, {.device = &server})));

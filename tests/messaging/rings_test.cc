@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rings in a receiver's memory: senders that die with a place reserved, and senders that write anything.
+#include <cstring>
+
+#include "../api/test_process.h"
+#include "messaging/offer.h"
+#include "messaging/shared_write.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using messaging::Offer;
+using messaging::Role;
+
+constexpr Duration kPatience = Duration::seconds(30);
+constexpr std::uint32_t kMessages = 20;
+
+Offer sender_offer(const Options& options) {
+  Offer offer;
+  offer.role = Role::Sender;
+  offer.kind = options.kind;
+  offer.order_in_write = true;
+  offer.max_message_bytes = options.max_message_bytes;
+  offer.depth = options.depth;
+  return offer;
+}
+
+RemoteMemory part(const Offer& theirs, std::uint64_t offset, std::uint64_t bytes) {
+  return must(theirs.memory.sub_range(offset, bytes));
+}
+
+// Does what a sender of a shared ring does before it writes its message.
+void reserve(Connection& connection, Device& device, const Offer& theirs) {
+  const auto place = messaging::SharedPlace::unpack(theirs.extra);
+  const bool doubled = theirs.kind.ring == messaging::RingMemory::DoubleMapped;
+  const std::uint64_t lines = doubled ? 2 * place.capacity : place.capacity;
+  auto word = must(device.protection_domain().allocate_memory(64));
+  word.bytes()[0] = std::byte{1};
+  const std::uint64_t cell = lines + messaging::kSharedCells + std::uint64_t{place.seat} * ring::kCellBytes;
+  must(connection.write(word.local(0, 8), part(theirs, cell, 8)).wait());
+  must(connection.fetch_and_add(part(theirs, lines + messaging::kSharedTail, 8), 640).wait());
+}
+
+class DeathInARing : public ::testing::TestWithParam<Way> {
+ protected:
+  static Options options() {
+    return {.max_message_bytes = 600, .depth = 4, .ring_bytes = 16384, .max_senders = 64};
+  }
+  // Each sender sends, and everything arrives in its order.
+  static void expect_all_through(Ends& ends, std::vector<Sender>& senders) {
+    std::vector<std::uint32_t> sent(senders.size()), got(64);
+    std::size_t total = 0;
+    const auto size_of = [](std::uint32_t n) { return std::size_t{n} * 97 % 601; };
+    const auto step = [&] {
+      for (std::size_t i = 0; i < senders.size(); ++i)
+        while (sent[i] < kMessages &&
+               senders[i].try_send(text_of_message(static_cast<std::uint32_t>(i), sent[i], size_of(sent[i]))))
+          ++sent[i];
+      while (auto message = ends.receiver->try_receive()) {
+        std::uint32_t& n = got.at(message->peer());
+        EXPECT_TRUE(is_message(*message, n, size_of(n), message->peer())) << message->peer() << " " << n;
+        ++n;
+        ++total;
+      }
+      return total == senders.size() * kMessages;
+    };
+    EXPECT_TRUE(ends.engine.run_until(step, kPatience)) << total;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Messaging, DeathInARing, ::testing::ValuesIn([] {
+                           std::vector<Way> ways;
+                           for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+                             for (const char* name : {"shared-write", "shared-write/double-mapped"})
+                               ways.push_back({must(messaging::parse_kind(name)), path});
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(DeathInARing, one_of_64_senders_that_goes_with_a_place_reserved_holds_up_nobody) {
+  Ends ends(GetParam(), options());
+  std::vector<Sender> senders;
+  for (int i = 0; i < 63; ++i) senders.push_back(ends.connect());
+  {
+    Connection victim = must(Connection::prepare(ends.engine));
+    must(victim.connect_to(ends.listener->address().to_string(), sender_offer(ends.options).to_bytes()));
+    reserve(victim, ends.client, must(Offer::from_bytes(victim.private_data())));
+  }
+  expect_all_through(ends, senders);
+}
+
+TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_reserved_holds_up_nobody) {
+  const Way way = GetParam();
+  Process child([&](const auto& say) {
+    Device device = must(Device::open(OpenOptions{.path = way.path}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine));
+    say(listener.address().to_string());
+    ConnectionRequest request = must(listener.wait_request(kPatience));
+    const Offer theirs = must(Offer::from_bytes(request.private_data()));
+    Options mine = options();
+    mine.kind = way.kind;
+    const auto offer = sender_offer(mine).to_bytes();
+    Connection connection = must(request.accept(must(Connection::prepare(engine)), offer));
+    must(connection.wait_established(kPatience));
+    reserve(connection, device, theirs);
+    say("reserved");
+    ::pause();
+  });
+  const std::string address = child.hear();
+  Ends ends(way, options(), ReliabilityOptions{}.timeout);
+  std::vector<Sender> senders;
+  for (int i = 0; i < 63; ++i) senders.push_back(ends.connect());
+  must(ends.receiver->connect(address));
+  ASSERT_EQ(child.hear(), "reserved");
+  child.signal(SIGKILL);
+  EXPECT_EQ(child.wait(), -SIGKILL);
+  expect_all_through(ends, senders);
+}
+
+// ---- Senders that write anything.
+
+struct Lie {
+  const char* kind;
+  const char* what;                                                    // how it ends
+  void (*tell)(Connection&, MemoryRegion& word, const Offer& theirs);  // `word`: zeros
+};
+
+void write_word(Connection& connection, MemoryRegion& word, const RemoteMemory& to, std::uint64_t value) {
+  std::memcpy(word.data(), &value, 8);
+  static_cast<void>(connection.write(word.local(0, 8), to).wait(kPatience));
+}
+void write_immediate(Connection& connection, MemoryRegion& word, const RemoteMemory& to, std::uint32_t value,
+                     std::uint32_t bytes) {
+  static_cast<void>(connection.write_with_immediate(word.local(0, bytes), to, value).wait(kPatience));
+}
+
+const Lie kLies[] = {
+    {"buffered-write/offset", "tail goes back, over what was not released",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_word(c, word, part(theirs, theirs.extra, 8), 1u << 30);
+     }},
+    {"buffered-write/offset", "a word that begins no message",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_word(c, word, part(theirs, theirs.extra, 8), 64);
+     }},
+    {"buffered-write/reversed", "a length that the ring does not hold",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_word(c, word, part(theirs, theirs.extra - 8, 8), ring::message_word(0xffffffff));
+     }},
+    {"buffered-write/immediate", "a length that the ring does not hold",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_immediate(c, word, part(theirs, 0, 8), 9, 8);
+     }},
+    {"shared-write", "wrote over what was not released",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_immediate(c, word, part(theirs, 0, 8), 0x7fffffff, 8);
+     }},
+    {"shared-write", "a length that the ring does not hold",
+     [](Connection& c, MemoryRegion& word, const Offer& theirs) {
+       write_immediate(c, word, part(theirs, 0, 8), ring::kDropped, 8);
+     }},
+};
+
+TEST(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
+  for (const Lie& lie : kLies) {
+    SCOPED_TRACE(lie.kind);
+    SCOPED_TRACE(lie.what);
+    Ends ends(Way{must(messaging::parse_kind(lie.kind))},
+              {.max_message_bytes = 600, .depth = 4, .ring_bytes = 16384, .max_senders = 2});
+    std::string how_it_ended;
+    ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
+      if (peer == 1) how_it_ended = how ? "well" : how.error().to_string();
+    });
+    Sender honest = ends.connect();
+    Connection liar = must(Connection::prepare(ends.engine));
+    must(liar.connect_to(ends.listener->address().to_string(), sender_offer(ends.options).to_bytes()));
+    auto word = must(ends.client.protection_domain().allocate_memory(64));
+    lie.tell(liar, word, must(Offer::from_bytes(liar.private_data())));
+    const auto is_told = [&] { return ends.receiver->try_receive() || !how_it_ended.empty(); };
+    EXPECT_TRUE(ends.engine.run_until(is_told, kPatience));
+    EXPECT_THAT(how_it_ended,
+                ::testing::AllOf(::testing::HasSubstr("ProtocolError"), ::testing::HasSubstr(lie.what)));
+    must(honest.send(text_of_message(0, 1, 500)));
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 500));
+  }
+}
+
+}  // namespace
+}  // namespace verbena
