@@ -4,6 +4,7 @@
 
 #include "messaging/buffered_write.h"
 #include "messaging/direct_read.h"
+#include "messaging/direct_write.h"
 #include "messaging/receiver_end.h"
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
@@ -55,6 +56,9 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
     case Protocol::SharedWrite:
       end = std::make_unique<SharedWriteSender>(engine, options);
       break;
+    case Protocol::DirectWrite:
+      end = std::make_unique<DirectWriteSender>(engine, options);
+      break;
     case Protocol::DirectRead:
       end = std::make_unique<DirectReadSender>(engine, options);
       break;
@@ -80,6 +84,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       break;
     case Protocol::SharedWrite:
       end = std::make_unique<SharedWriteReceiver>(engine, options);
+      break;
+    case Protocol::DirectWrite:
+      end = std::make_unique<DirectWriteReceiver>(engine, options);
       break;
     case Protocol::DirectRead:
       end = std::make_unique<DirectReadReceiver>(engine, options);

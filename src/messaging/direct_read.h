@@ -84,6 +84,7 @@ class DirectReadReceiver final : public ReceiverEnd {
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   void handle_control_in(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
+  void handle_told(ReceiverPeer& peer) override;
   bool has_all(const ReceiverPeer& peer, std::uint64_t total) const override;
   bool is_empty(const ReceiverPeer& peer) const override;
 
@@ -100,6 +101,7 @@ class DirectReadReceiver final : public ReceiverEnd {
 
   void post_receive(Peer& peer, std::uint32_t slot);
   void start_reads();
+  void tell(Peer& peer);
   bool start_read(Peer& peer);
   bool may_take_slot(const Peer& peer) const;
   void release_slot(Peer& peer, std::uint32_t slot);

@@ -127,7 +127,7 @@ bool DirectReadReceiver::start_read(Peer& peer) {
   const Announcement it = peer.announced.front();
   Fetch fetch{&peer, kNoSlot, it.bytes, 0};
   ScatterGather target;
-  if (const auto place = place_for(peer, it.bytes); place && place->length >= it.bytes) {
+  if (const auto place = place_for(peer, it.bytes); place && place->bytes >= it.bytes) {
     target = {place->address, it.bytes, place->lkey};
   } else {
     if (!may_take_slot(peer)) return false;
@@ -171,14 +171,20 @@ Result<void> DirectReadReceiver::handle_sent(ReceiverPeer& base, const Completio
   ++peer.read;
   ready_.push(fetch);
   ++peer.waiting;
-  // Those still being read will answer for these, too.
-  const std::uint64_t owed = peer.read - std::min(peer.told, peer.read);
-  if (owed != 0 && (peer.reading.empty() || owed * 4 >= options().depth) && tell_given_back(peer, peer.read))
-    peer.told = peer.read;
+  tell(peer);
   answer_finish(peer);
   touch_if_awaited();
   start_reads();
   return {};
+}
+
+void DirectReadReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer&>(peer)); }
+
+// Those still being read will answer for these, too.
+void DirectReadReceiver::tell(Peer& peer) {
+  const std::uint64_t owed = peer.read - std::min(peer.told, peer.read);
+  if (owed != 0 && (peer.reading.empty() || owed * 4 >= options().depth) && tell_given_back(peer, peer.read))
+    peer.told = peer.read;
 }
 
 bool DirectReadReceiver::has_all(const ReceiverPeer& peer, std::uint64_t total) const {

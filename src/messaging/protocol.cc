@@ -24,7 +24,7 @@ constexpr PassiveSide kSender = PassiveSide::Sender;
 constexpr std::array<Row, 7> kRows{{
     {Protocol::SendReceive, "send-receive", {false, false, kNobody, true, true, false, false, 0}},
     {Protocol::SharedReceive, "shared-receive", {false, false, kNobody, true, true, true, false, 0}},
-    {Protocol::DirectWrite, "direct-write", {true, false, kNobody, false, true, false, true, 0}},
+    {Protocol::DirectWrite, "direct-write", {true, false, kNobody, true, true, false, false, 1}},
     {Protocol::BufferedWrite, "buffered-write", {false, true, kNobody, false, false, false, false, 0}},
     {Protocol::SharedWrite, "shared-write", {false, true, kNobody, true, false, true, false, 1}},
     {Protocol::DirectRead, "direct-read", {true, true, kNobody, true, true, true, false, 1}},

@@ -65,7 +65,7 @@ Receiving Receiver::async_receive(Duration timeout) { return {*end_, end_->engin
 void Receiver::cancel_waiting() { end_->cancel_waiting(); }
 void Receiver::on_message(std::function<void(Message)> f) { end_->on_message(std::move(f)); }
 
-void Receiver::on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> f) {
+void Receiver::on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> f) {
   end_->on_place(std::move(f));
 }
 

@@ -198,6 +198,9 @@ void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
     ok = handle_received(peer, completion);
   } else if (completion.id < kFirstBaseId) {
     ok = handle_sent(peer, completion);
+  } else if (completion.status == CompletionStatus::Success) {
+    answer_finish(peer);
+    handle_told(peer);
   }
   if (!ok) fail(peer, ok.error());
 }

@@ -85,9 +85,7 @@ class ReceiverEnd {
   bool has_waiting() const { return !waiting_.empty(); }
   void on_message(std::function<void(Message)> f);
   void on_peer_end(std::function<void(PeerId, const Result<void>&)> f) { on_peer_end_ = std::move(f); }
-  void on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> f) {
-    place_ = std::move(f);
-  }
+  void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> f) { place_ = std::move(f); }
   void give_back(ReceiverPeer& peer, std::uint64_t token) {
     ++counters_.given_back;
     handle_given_back(peer, token);
@@ -126,6 +124,8 @@ class ReceiverEnd {
   // ProtocolError: the connection ends.
   virtual Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) = 0;
   virtual Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) = 0;
+  // A control has left the queue of requests: one that found no room may be said now.
+  virtual void handle_told(ReceiverPeer& /*peer*/) {}
   // A receive of the protocol's own was taken by a control: post it again.
   virtual void handle_control_in(ReceiverPeer& /*peer*/, const Completion& /*completion*/) {}
   // So many messages of it are in this end's memory, and survive the connection. In most protocols all are
@@ -145,7 +145,7 @@ class ReceiverEnd {
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(ReceiverPeer& peer, std::span<const SendRequest> requests);
   // Messages, or bytes, given back by this sender's receiver since the beginning.
-  // False: try again with the next.
+  // False: the queue of requests is full, or the peer is gone; handle_told() may follow.
   bool tell_given_back(ReceiverPeer& peer, std::uint64_t number);
   ProgressEngine& engine_of_program() const { return program_engine_; }
   Device& device() const;
@@ -161,7 +161,7 @@ class ReceiverEnd {
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);
   // Where the program wants a message to go; nothing when it does not care.
-  std::optional<ScatterGather> place_for(const ReceiverPeer& peer, std::uint32_t bytes) const {
+  std::optional<LentMemory> place_for(const ReceiverPeer& peer, std::uint32_t bytes) const {
     return place_ ? place_(peer.id(), bytes) : std::nullopt;
   }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
@@ -202,7 +202,7 @@ class ReceiverEnd {
   detail::ResumptionList waiting_;
   std::shared_ptr<const std::function<void(Message)>> on_message_;
   std::function<void(PeerId, const Result<void>&)> on_peer_end_;
-  std::function<std::optional<ScatterGather>(PeerId, std::uint32_t)> place_;
+  std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> place_;
   bool* destroyed_ = nullptr;  // set while users are called
 };
 

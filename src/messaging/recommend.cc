@@ -41,7 +41,7 @@ Result<Recommendation> recommend(const Requirements& w) {
         {.protocol = Protocol::BufferedRead},
         "buffered-read: messages wait in the sender's memory, and the receiver fetches them by itself"};
   if (w.large_without_copy)
-    return w.idle_receiver && w.order_in_write
+    return w.idle_receiver
                ? Recommendation{{.protocol = Protocol::DirectWrite},
                                 "direct-write: the sender writes to where the receiver wants it, and nobody "
                                 "copies"}

@@ -39,6 +39,18 @@ class SendReceiveSender : public SenderEnd {
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
 
+  // ---- For protocols that differ in where a message goes.
+  enum class Aim : std::uint8_t { AtReceives, AtMemory };
+  SendReceiveSender(ProgressEngine& engine, const Options& options, Aim aim)
+      : SenderEnd(engine, options), aims_(aim == Aim::AtMemory) {}
+  virtual void aim(SendRequest& /*request*/, std::uint64_t /*number*/) const {}
+  // No sooner than the receiver gave them: see credits().
+  void set_credits(std::uint32_t at_first, std::uint32_t most) {
+    depth_ = at_first;
+    most_ = most;
+  }
+  Result<void> add_credits(std::uint64_t more);
+
  private:
   static constexpr std::uint32_t kNoSlot = 0xffffffff;
   static constexpr std::size_t kBatch = 32;
@@ -52,6 +64,7 @@ class SendReceiveSender : public SenderEnd {
   void add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes);
   std::byte* buffer(std::uint32_t slot) const { return memory_.data() + std::size_t{slot} * stride_; }
 
+  const bool aims_ = false;
   MemoryRegion memory_;
   std::size_t stride_ = 0;
   std::uint32_t inline_bytes_ = 0;
@@ -82,6 +95,7 @@ class SendReceiveReceiver final : public ReceiverEnd {
   void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
+  void handle_told(ReceiverPeer& peer) override;
   bool is_empty(const ReceiverPeer& peer) const override;
 
  private:
@@ -91,6 +105,7 @@ class SendReceiveReceiver final : public ReceiverEnd {
     std::uint32_t slot = 0, bytes = 0;
   };
   void post_receives(Peer& peer);
+  void tell(Peer& peer);
 
   std::size_t stride_ = 0;
   std::uint64_t memory_bytes_ = 0;

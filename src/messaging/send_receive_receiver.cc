@@ -104,6 +104,12 @@ void SendReceiveReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t to
   if (peer.is_cut_off()) return;
   peer.to_post.push_back(static_cast<std::uint32_t>(token));
   ++peer.given_back;
+  tell(peer);
+}
+
+void SendReceiveReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer&>(peer)); }
+
+void SendReceiveReceiver::tell(Peer& peer) {
   if (peer.given_back - peer.told < peer.batch) return;
   post_receives(peer);
   if (tell_given_back(peer, peer.given_back)) peer.told = peer.given_back;

@@ -87,6 +87,7 @@ bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t
     free_.pop_back();
   }
   request.local = {&piece, message.size == 0 ? std::size_t{0} : std::size_t{1}};
+  if (aims_) aim(request, request.id);
   ++batch.size;
   return true;
 }
@@ -141,6 +142,7 @@ SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
   batch.requests[0].id = sent();
   add_buffer(batch, static_cast<std::uint32_t>(slot), bytes);
   batch.requests[0].local = {batch.pieces.data(), bytes == 0 ? std::size_t{0} : std::size_t{1}};
+  if (aims_) aim(batch.requests[0], sent());
   batch.size = 1;
   const PostResult posted = post({batch.requests.data(), 1});
   if (!posted)
@@ -159,10 +161,13 @@ void SendReceiveSender::handle_sent(const Completion& completion) {
 }
 
 Result<void> SendReceiveSender::handle_given_back(std::uint32_t number) {
-  const std::uint64_t given_back = counter_near(given_back_, number);
-  if (depth_ + given_back - sent() > most_)
+  return add_credits(counter_near(given_back_, number) - given_back_);
+}
+
+Result<void> SendReceiveSender::add_credits(std::uint64_t more) {
+  if (credits() + more > most_)
     return Error(ErrorCode::ProtocolError, "the receiver gave back more messages than were sent");
-  given_back_ = given_back;
+  given_back_ += more;
   touch();
   return {};
 }

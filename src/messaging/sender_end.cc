@@ -47,25 +47,28 @@ ProtectionDomain& SenderEnd::domain() const {
 
 // ---- Connecting.
 
-Result<void> SenderEnd::prepare() {
+Result<void> SenderEnd::open_connection() {
   if (state_ != State::New) return Error(ErrorCode::WrongState, "connect a sender: it was used already");
   ConnectionOptions options = options_.connection;
   options.receive_pool = nullptr;
   options.queues = queues();
   options.queues.max_send_requests += kControlSends;
-  options.queues.max_receive_requests = control_receives() + kControlReceives;
+  const std::uint32_t controls = control_receives() == 0 ? 0 : control_receives() + kControlReceives;
+  options.queues.max_receive_requests += controls;
   auto connection = Connection::prepare(program_engine_, options);
   if (!connection) return connection.error();
   connection_.emplace(std::move(*connection));
   connection_->on_completion([this](const Completion& completion) { handle(completion); });
   connection_->on_closed([this] { connection_closed(); });
-  for (std::uint32_t i = 0; i < options.queues.max_receive_requests; ++i) post_control_receives();
-  return {};
+  for (std::uint32_t i = 0; i < controls; ++i) post_control_receive();
+  return prepare(*connection_);
 }
 
-void SenderEnd::post_control_receives() {
-  const ReceiveRequest request{kReceiveId, {}};
-  static_cast<void>(connection_->post_receive({&request, 1}));
+void SenderEnd::post_control_receive() { static_cast<void>(post_receive({kReceiveId | kFirstBaseId, {}})); }
+
+PostResult SenderEnd::post_receive(const ReceiveRequest& request) {
+  if (!connection_) return {PostStatus::WrongState, 0};
+  return connection_->post_receive({&request, 1});
 }
 
 Offer SenderEnd::our_offer() const {
@@ -89,14 +92,17 @@ Result<void> SenderEnd::begin(std::span<const std::byte> private_data) {
 }
 
 Task<Result<void>> SenderEnd::connect(std::string address) {
-  if (auto ok = prepare(); !ok) co_return ok;
+  if (auto ok = open_connection(); !ok) co_return ok;
   const auto ours = our_offer().to_bytes();
+  state_ = State::Connecting;
   auto ok = co_await connection_->async_connect_to(address, ours);
   if (!ok) co_return ok;
+  // The receiver may have said something already, and it may have been wrong.
   peer_ = connection_->peer();
-  ok = begin(connection_->private_data());
-  if (ok) ok = status();
+  ok = status();
+  if (ok) ok = begin(connection_->private_data());
   if (!ok) {
+    state_ = State::Closed;
     lose(ok.error());
     co_return Error(ok.error().code(), "connect a sender to " + address + ": " + ok.error().context());
   }
@@ -113,7 +119,7 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   auto theirs = Offer::from_bytes(request.private_data());
   if (!theirs) return refuse(theirs.error());
   if (auto settled = settle(our_offer(), *theirs); !settled) return refuse(settled.error());
-  if (auto ok = prepare(); !ok) return ok;
+  if (auto ok = open_connection(); !ok) return ok;
   peer_ = request.peer();
   const std::vector<std::byte> private_data(request.private_data().begin(), request.private_data().end());
   auto accepted = request.accept(std::move(*connection_), our_offer().to_bytes());
@@ -142,17 +148,26 @@ PostResult SenderEnd::post(std::span<const SendRequest> requests) {
 
 void SenderEnd::handle(const Completion& completion) {
   if ((completion.id & kReceiveId) != 0) {
-    if (completion.status == CompletionStatus::Success) handle_control(completion);
+    if (completion.status != CompletionStatus::Success) return;
+    const bool is_ours = (completion.id & kFirstBaseId) != 0;
+    if (is_ours) post_control_receive();
+    if (completion.with_immediate && completion.opcode == CompletionOpcode::Receive) {
+      if (!is_ours) handle_control_in(completion);
+      return handle_control(completion);
+    }
+    if (auto ok = handle_received(completion); !ok) fail(ok.error());
     return;
   }
   if (completion.id >= kFirstBaseId) return;
   handle_sent(completion);
 }
 
+Result<void> SenderEnd::handle_received(const Completion&) {
+  return Error(ErrorCode::ProtocolError, "the receiver sent what no receiver sends");
+}
+
 void SenderEnd::handle_control(const Completion& completion) {
-  post_control_receives();
-  const auto control =
-      completion.with_immediate ? Control::from_immediate(completion.immediate) : std::optional<Control>{};
+  const auto control = Control::from_immediate(completion.immediate);
   if (!control) return fail(Error(ErrorCode::ProtocolError, "the receiver sent what no receiver sends"));
   switch (control->word) {
     case Control::Word::GivenBack: {
@@ -185,8 +200,8 @@ void SenderEnd::connection_closed() {
 // ---- Ending.
 
 void SenderEnd::lose(Error error) {
-  if (state_ == State::Closed) return;
-  state_ = State::Closed;
+  if (error_) return;
+  if (state_ != State::Connecting) state_ = State::Closed;
   error_ = std::move(error);
   changed_.notify();
   while (!waiting_.empty()) waiting_.first().make_ready();

@@ -73,12 +73,15 @@ class SenderEnd {
   virtual Result<void> open() = 0;
   // Requests the protocol has in flight at once, beside the base's: those of controls.
   virtual QueuePairCapabilities queues() const = 0;
-  // Receives for controls that may come, beside the base's own two.
+  // Receives for controls that may come, beside the base's own. 0 when the protocol's own take them: all that
+  // queues() says, posted by prepare().
   virtual std::uint32_t control_receives() const = 0;
+  // Before the connection is.
+  virtual Result<void> prepare(Connection& /*connection*/) { return {}; }
   // Memory of this end that the peer shall know.
   virtual void offer(Offer& /*ours*/) const {}
-  // The peer is known, and connection() may be posted to. Errors: ProtocolError (what it offers is not
-  // sound).
+  // The peer is known, and may be posted to. Something may have come from it before. Errors: ProtocolError
+  // (what it offers is not sound).
   virtual Result<void> start(const Offer& theirs) = 0;
   // Sends as many as go, in order; each is at most max_message_bytes(). `last` is the base's to fill in.
   virtual SendResult put(std::span<const Outgoing> messages) = 0;
@@ -93,6 +96,9 @@ class SenderEnd {
   virtual void handle_sent(const Completion& completion) = 0;
   // Errors: ProtocolError (no honest receiver says that): the connection ends.
   virtual Result<void> handle_given_back(std::uint32_t number) = 0;
+  // A receive of the protocol's own has a message, or was taken by a control: post it again.
+  virtual Result<void> handle_received(const Completion& completion);
+  virtual void handle_control_in(const Completion& /*completion*/) {}
   // Looks at memory that the peer writes or that READs filled; called when somebody waits and looks() holds.
   virtual void look() {}
   virtual bool looks() const { return false; }
@@ -104,6 +110,7 @@ class SenderEnd {
   static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(std::span<const SendRequest> requests);
+  PostResult post_receive(const ReceiveRequest& request);
   // Until its end, what is posted one by one leaves together.
   class [[nodiscard]] Together {
    public:
@@ -135,15 +142,15 @@ class SenderEnd {
   SenderCounters counters_;
 
  private:
-  enum class State : std::uint8_t { New, Open, Closing, Closed };
+  enum class State : std::uint8_t { New, Connecting, Open, Closing, Closed };
   struct Tick : detail::Resumption {
     SenderEnd* end = nullptr;
   };
 
-  Result<void> prepare();
+  Result<void> open_connection();
   Result<void> begin(std::span<const std::byte> private_data);
   Offer our_offer() const;
-  void post_control_receives();
+  void post_control_receive();
   SendResult pass(std::span<const Outgoing> messages);
   void handle(const Completion& completion);
   void handle_control(const Completion& completion);

@@ -163,6 +163,7 @@ void SenderEnd::on_room(std::function<void()> f) {
 // ---- From the engine.
 
 void SenderEnd::serve() {
+  if (state_ == State::Connecting) return;  // who connects still needs the connection
   if (doomed_) return connection_.reset();
   if (state_ == State::Open && looks()) look();
   serve_waiting();

@@ -176,9 +176,15 @@ void SharedReceiveReceiver::give_credit(Peer& peer) {
   } else {
     ++peer.owed;
   }
+  tell(peer);
+}
+
+void SharedReceiveReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer&>(peer)); }
+
+void SharedReceiveReceiver::tell(Peer& peer) {
   if (peer.owed == 0 || peer.owed < credit_batch(peer.window)) return;
   if (peer.ran_dry) {
-    const std::uint32_t limit = std::min(peer.most, std::max(share, options().depth / 2));
+    const std::uint32_t limit = std::min(peer.most, std::max(fair_share(), options().depth / 2));
     const std::uint32_t more = std::min({peer.window, spare_, limit - std::min(limit, peer.window)});
     peer.window += more;
     peer.owed += more;

@@ -37,6 +37,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
+  void handle_told(ReceiverPeer& peer) override;
   bool is_empty(const ReceiverPeer& peer) const override;
   void handle_cut_off(ReceiverPeer& peer) override;
 
@@ -49,6 +50,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
 
   void handle_done(std::uint32_t slot);
   void give_credit(Peer& peer);
+  void tell(Peer& peer);
   std::uint32_t fair_share() const;
 
   std::size_t stride_ = 0;

@@ -25,10 +25,10 @@ TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_el
   MemoryRegion ours = must(ends.server.allocate_memory(kLarge));
   fill(theirs, 3);
   std::uint32_t asked = 0;
-  ends.receiver->on_place([&](messaging::PeerId peer, std::uint32_t bytes) -> std::optional<ScatterGather> {
+  ends.receiver->on_place([&](messaging::PeerId peer, std::uint32_t bytes) -> std::optional<LentMemory> {
     EXPECT_EQ(peer, 0u);
     asked = bytes;
-    return ours.local();
+    return LentMemory::of(ours, 0, kLarge);
   });
   Sender sender = ends.connect();
   const auto id = must(sender.lend(LentMemory::of(theirs, 0, kLarge), kPatience));
@@ -44,7 +44,8 @@ TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_el
 TEST_P(DirectRead, a_place_that_is_too_small_is_not_taken) {
   Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 2, .max_senders = 1});
   MemoryRegion small = must(ends.server.allocate_memory(64));
-  ends.receiver->on_place([&](messaging::PeerId, std::uint32_t) { return std::optional(small.local()); });
+  ends.receiver->on_place(
+      [&](messaging::PeerId, std::uint32_t) { return std::optional(LentMemory::of(small, 0, 64)); });
   Sender sender = ends.connect();
   must(sender.send(text_of_message(0, 1, 65)));
   EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 65));

@@ -125,6 +125,60 @@ TEST_P(Hostile, a_receiver_that_says_what_it_cannot_know_is_left) {
         ErrorCode::ProtocolError);
 }
 
+// Before the sender has seen the answer to its offer.
+TEST(HostileReceiver, one_that_lies_at_once_is_left) {
+  for (const Protocol protocol :
+       {Protocol::SendReceive, Protocol::SharedReceive, Protocol::DirectWrite, Protocol::DirectRead})
+    for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+      Ends ends(Way{{.protocol = protocol}, path}, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+      Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+      std::optional<Connection> liar;
+      const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
+      listener.on_request([&] {
+        liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
+        EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
+      });
+      auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
+      ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
+      expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
+    }
+}
+
+TEST(HostileReceiver, grants_that_lie_are_refused) {
+  const auto grants = [](std::uint32_t count, std::uint32_t bytes_each, std::uint32_t odd) {
+    const auto send = [=](Connection& c) {
+      std::vector<std::byte> bytes(std::size_t{count} * 16 + odd);
+      for (std::uint32_t i = 0; i < count; ++i) std::memcpy(&bytes[i * 16 + 12], &bytes_each, 4);
+      const ScatterGather piece{
+          reinterpret_cast<std::uintptr_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()), {}};
+      SendRequest request;
+      request.flags = SendFlags::Signaled | SendFlags::Inline;
+      request.local = {&piece, 1};
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(c.post_send({&request, 1}));
+    };
+    return end_of_a_receiver(Way{{.protocol = Protocol::DirectWrite}}, 0, send);
+  };
+  expect_error(grants(4, 128, 0), ErrorCode::ProtocolError, "granted more than was agreed");
+  expect_error(grants(1, 127, 0), ErrorCode::ProtocolError, "granted 127 bytes for messages of 128");
+  expect_error(grants(1, 128, 3), ErrorCode::ProtocolError, "what are no grants");
+  expect_error(grants(0, 0, 0), ErrorCode::ProtocolError, "what are no grants");
+}
+
+TEST(HostileSender, a_write_out_of_turn_ends_its_sender) {
+  for (const std::uint32_t immediate : {1u, 0x80000000u}) {
+    const auto out_of_turn = [&](Connection& c) {
+      SendRequest request;
+      request.opcode = SendOpcode::RdmaWriteWithImmediate;
+      request.immediate = {
+          static_cast<std::byte>(immediate >> 24), {}, {}, static_cast<std::byte>(immediate)};
+      EXPECT_TRUE(c.post_send({&request, 1}));
+    };
+    for (const Protocol protocol : {Protocol::DirectWrite, Protocol::SendReceive, Protocol::DirectRead})
+      EXPECT_THAT(end_of_a_sender(Way{{.protocol = protocol}}, out_of_turn),
+                  ::testing::HasSubstr("ProtocolError"));
+  }
+}
+
 TEST(HostileReceiver, a_grant_that_was_not_agreed_is_refused) {
   for (const std::uint64_t extra : {std::uint64_t{0}, std::uint64_t{9}, ~std::uint64_t{0}})
     expect_error(end_of_a_receiver(Way{{.protocol = Protocol::SharedReceive}}, extra, [](Connection&) {}),

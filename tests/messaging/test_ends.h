@@ -32,7 +32,8 @@ struct Way {
 inline std::vector<Way> every_way() {
   std::vector<Way> all;
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
-    for (const char* name : {"send-receive", "shared-receive", "direct-read", "direct-read/fenced"})
+    for (const char* name :
+         {"send-receive", "shared-receive", "direct-read", "direct-read/fenced", "direct-write"})
       all.push_back({must(messaging::parse_kind(name)), path});
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
     for (const auto commit :
@@ -97,7 +98,12 @@ class Ends {
   Result<Sender> try_connect(const Options& here) {
     return Sender::connect(engine, listener->address().to_string(), here);
   }
-  Sender connect() { return must(try_connect(options)); }
+  // It has credits: some receivers grant them once it is there.
+  Sender connect(std::uint64_t credits = 1) {
+    Sender sender = must(try_connect(options));
+    EXPECT_TRUE(engine.run_until([&] { return sender.credits() >= credits; }, Duration::seconds(20)));
+    return sender;
+  }
 
   Device client, server;
   Options options;

@@ -100,7 +100,7 @@ TEST_P(Waits, who_waits_for_a_message_gives_up_at_its_deadline_or_when_cancelled
 
 TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
   Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 64, .max_senders = 1});
-  Sender sender = ends.connect();
+  Sender sender = ends.connect(42);
   MemoryRegion own = must(ends.client.allocate_memory(1000));
   const auto lent = text_of_message(0, 40, 900);
   std::copy(lent.begin(), lent.end(), own.data());
@@ -154,7 +154,7 @@ TEST_P(Waits, a_limited_sender_keeps_its_rate_and_waits_for_its_turn) {
                          .max_senders = 1,
                          .rate = {.messages_per_second = 2000, .burst = 4}});
   ends.receiver->on_message([](Message) {});
-  Sender sender = ends.connect();
+  Sender sender = ends.connect(5);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(sender.try_send({}));
   EXPECT_EQ(sender.try_send({}).status, SendStatus::RateLimited);
   const Instant begin = ends.engine.now();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "verbena/connection/connection.h"
+#include "verbena/device/memory_region.h"
 #include "verbena/messaging/protocol.h"
 
 namespace verbena::messaging {
@@ -46,6 +47,19 @@ enum class [[nodiscard]] SendStatus : std::uint8_t{
     Closed,       // closed here, or broken: status() says
 };
 std::string_view to_string(SendStatus status);
+
+// Registered memory of the user's that a message is sent from or arrives in. A value. The rkey is for the
+// protocols in which the other end moves the bytes.
+struct LentMemory {
+  std::uint64_t address = 0;
+  std::uint32_t bytes = 0;
+  Key lkey{}, rkey{};
+
+  // [offset, offset + bytes) of a region: the device checks the range when the message goes.
+  static LentMemory of(const MemoryRegion& region, std::uint64_t offset, std::uint32_t bytes) {
+    return {region.local(offset, bytes).address, bytes, region.lkey(), region.rkey()};
+  }
+};
 
 // A message of one sender: 1, 2, 3 ...
 using MessageId = std::uint64_t;

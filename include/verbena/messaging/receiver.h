@@ -140,11 +140,12 @@ class Receiver {
   // Runs f(message) from the engine for each. An empty f takes it back.
   void on_message(std::function<void(Message)> f);
 
-  // DirectRead: f says where a message of that many bytes goes, before it is fetched; nothing: to the
-  // receiver's own memory. The memory is the receiver's until the message is taken, and then the program's;
-  // its L_Key is of the connection's protection domain. Called from the engine; it may not call this
-  // receiver.
-  void on_place(std::function<std::optional<ScatterGather>(PeerId, std::uint32_t bytes)> f);
+  // DirectRead and DirectWrite: f says where a message of up to that many bytes goes; nothing, or memory that
+  // is shorter: to the receiver's own. Asked before a message is fetched, or may be sent; so set it before
+  // there are senders. The memory is the receiver's until the message is taken, then the program's; it is
+  // registered in the connection's protection domain, for DirectWrite with RemoteWrite. Called from the
+  // engine; it may not call this receiver.
+  void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t bytes)> f);
 
   // ---- What it is.
   const Kind& kind() const;

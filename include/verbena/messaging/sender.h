@@ -17,7 +17,6 @@
 #include "verbena/async/task.h"
 #include "verbena/base/result.h"
 #include "verbena/connection/listener.h"
-#include "verbena/device/memory_region.h"
 #include "verbena/messaging/options.h"
 
 namespace verbena::messaging {
@@ -51,18 +50,6 @@ class Reservation {
   SenderEnd* end_ = nullptr;
   std::span<std::byte> bytes_;
   std::uint64_t slot_ = 0;
-};
-
-// Registered memory of the user's that a message is sent from. A value; DirectRead alone needs the rkey.
-struct LentMemory {
-  std::uint64_t address = 0;
-  std::uint32_t bytes = 0;
-  Key lkey{}, rkey{};
-
-  // [offset, offset + bytes) of a region: the device checks the range when the message goes.
-  static LentMemory of(const MemoryRegion& region, std::uint64_t offset, std::uint32_t bytes) {
-    return {region.local(offset, bytes).address, bytes, region.lkey(), region.rkey()};
-  }
 };
 
 // One message as it is handed to a protocol: bytes to copy, or the user's registered memory to send from.

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include "base/byte_order.h"
+#include "device/wire_bytes.h"
+#include "messaging/direct_write.h"
+
+namespace verbena::messaging {
+
+struct DirectWriteReceiver::Peer final : ReceiverPeer {
+  using ReceiverPeer::ReceiverPeer;
+  MemoryRegion memory;
+  Settled settled;
+  std::vector<std::uint32_t> free;  // slots of its memory
+  WaitingQueue<Place> granted;      // in the order of messages to come
+  std::uint32_t owed = 0;           // grants
+  std::uint32_t came = 0;           // messages, modulo 2^32
+  std::uint32_t sends_out = 0;      // with grants, whose completions were not seen
+  std::size_t waiting = 0;          // of its messages, in ready_
+};
+
+Result<void> DirectWriteReceiver::open() {
+  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  if (device().info().max_inline_bytes < Grant::kWireBytes * Grant::kMostTogether)
+    return Error(ErrorCode::NotSupported, "messages by direct-write: the device sends too little inline");
+  return {};
+}
+
+QueuePairCapabilities DirectWriteReceiver::queues() const {
+  return {.max_send_requests = options().depth,
+          .max_receive_requests = 0,
+          .max_send_segments = 1,
+          .max_receive_segments = 1,
+          .max_inline_bytes = Grant::kWireBytes * Grant::kMostTogether};
+}
+
+Result<std::unique_ptr<ReceiverPeer>> DirectWriteReceiver::make_peer(PeerId id) {
+  auto memory = domain().allocate_memory(stride_ * options().depth, Access::LocalWrite | Access::RemoteWrite);
+  if (!memory) return memory.error();
+  auto peer = std::make_unique<Peer>(*this, id);
+  peer->memory = std::move(*memory);
+  for (std::uint32_t i = options().depth; i-- > 0;) peer->free.push_back(i);
+  peer->granted.reserve(options().depth);
+  ready_.reserve((peers().size() + 1) * options().depth);
+  memory_bytes_ += peer->memory.size();
+  return std::unique_ptr<ReceiverPeer>(std::move(peer));
+}
+
+Result<void> DirectWriteReceiver::start(ReceiverPeer& base, const Offer&, const Settled& settled) {
+  auto& peer = static_cast<Peer&>(base);
+  peer.settled = settled;
+  peer.owed = settled.depth;
+  send_grants(peer);
+  return {};
+}
+
+// ---- Grants.
+
+Grant DirectWriteReceiver::next_grant(Peer& peer) {
+  const std::uint32_t bytes = peer.settled.max_message_bytes;
+  if (const auto place = place_for(peer, bytes); place && place->bytes >= bytes) {
+    peer.granted.push({&peer, kNoSlot, bytes, place->address});
+    return {place->address, place->rkey, bytes};
+  }
+  const std::uint32_t slot = peer.free.back();
+  peer.free.pop_back();
+  const ScatterGather piece = peer.memory.local(std::size_t{slot} * stride_, bytes);
+  peer.granted.push({&peer, slot, bytes, piece.address});
+  return {piece.address, peer.memory.rkey(), bytes};
+}
+
+// A grant may be used up before the completion of its SEND is seen; see handle_sent().
+void DirectWriteReceiver::send_grants(Peer& peer) {
+  while (peer.owed != 0 && peer.sends_out < options().depth && !peer.is_cut_off()) {
+    std::array<std::byte, std::size_t{Grant::kWireBytes} * Grant::kMostTogether> bytes;
+    const std::uint32_t count = std::min(peer.owed, Grant::kMostTogether);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Grant grant = next_grant(peer);
+      std::byte* const at = &bytes[std::size_t{i} * Grant::kWireBytes];
+      wire_bytes::store_le64(at, grant.address);
+      wire_bytes::store_le32(at + 8, grant.rkey.value());
+      wire_bytes::store_le32(at + 12, grant.bytes);
+    }
+    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), count * Grant::kWireBytes, {}};
+    SendRequest request;
+    request.flags = SendFlags::Signaled | SendFlags::Inline;
+    request.local = {&piece, 1};
+    peer.owed -= count;
+    ++peer.sends_out;
+    static_cast<void>(post(peer, {&request, 1}));  // refused, the connection is gone
+  }
+}
+
+// ---- Messages.
+
+Result<void> DirectWriteReceiver::handle_received(ReceiverPeer& base, const Completion& completion) {
+  auto& peer = static_cast<Peer&>(base);
+  if (completion.opcode != CompletionOpcode::ReceiveRdmaWithImmediate || peer.granted.empty() ||
+      load_be32(completion.immediate.data()) != peer.came)
+    return Error(ErrorCode::ProtocolError, "the sender sent what was not its turn");
+  if (completion.byte_count > peer.granted.front().bytes)
+    return Error(ErrorCode::ProtocolError, "the sender wrote more than it was granted");
+  ++peer.came;
+  Place place = peer.granted.pop();
+  place.bytes = completion.byte_count;
+  ready_.push(place);
+  ++peer.waiting;
+  touch_if_awaited();
+  return {};
+}
+
+std::size_t DirectWriteReceiver::poll(std::span<Message> out) {
+  const std::size_t count = std::min(out.size(), ready_.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const Place it = ready_.pop();
+    --it.peer->waiting;
+    const auto* const data = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(it.address));
+    out[i] = it.peer->hand_out({data, it.bytes}, it.slot);
+  }
+  return count;
+}
+
+void DirectWriteReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t token) {
+  auto& peer = static_cast<Peer&>(base);
+  const auto slot = static_cast<std::uint32_t>(token);
+  if (slot != kNoSlot) peer.free.push_back(slot);
+  if (++peer.owed >= credit_batch(peer.settled.depth)) send_grants(peer);
+}
+
+Result<void> DirectWriteReceiver::handle_sent(ReceiverPeer& base, const Completion&) {
+  auto& peer = static_cast<Peer&>(base);
+  --peer.sends_out;
+  if (peer.owed >= credit_batch(peer.settled.depth)) send_grants(peer);
+  return {};
+}
+
+bool DirectWriteReceiver::is_empty(const ReceiverPeer& peer) const {
+  return static_cast<const Peer&>(peer).waiting == 0;
+}
+
+}  // namespace verbena::messaging
