@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that can happen between a producer and a consumer of a ring, one shared access at a time, the code of the ring
 // itself being what runs. Stores go through a buffer and reach memory later: plain ones in any order, a release store
-// after all before it. That allows all that x86 does, and more. The producer may die between any two accesses; what it
-// stored still arrives, and then the kernel tells.
+// after all before it. That allows all that x86 does, and more. Each sleeps when it has nothing to do: the consumer
+// over an empty ring, the producer over a full one. Either may die between any two accesses; what it stored still
+// arrives, and then the kernel tells the other.
 //
 // A step repeats the operation at hand from its beginning with the values it loaded before, and makes one access more.
 #pragma once
@@ -18,7 +19,7 @@
 namespace verbena::local::model {
 
 inline constexpr std::uint32_t kDataWords = 8;
-inline constexpr std::size_t kHead = 0, kTail = 1, kSleeping = 2, kData = 3;
+inline constexpr std::size_t kHead = 0, kTail = 1, kSleeping = 2, kRoomSleeping = 3, kData = 4;
 inline constexpr std::size_t kMaxRecords = 8;
 
 enum Thread : std::uint8_t { kProducer, kConsumer };
@@ -30,6 +31,9 @@ struct Faults {
   bool early_release = false;     // the consumer gives room back before it read
   bool no_second_look = false;    // the consumer sleeps without looking again
   bool late_payload = false;      // the producer writes payload after publish()
+  bool no_room_look = false;      // the producer sleeps without looking for room again
+  bool early_room_wake = false;   // the consumer looks whether the producer sleeps before it gives room back
+  bool late_room_wake = false;    // and only when it gave back more than there is
 };
 
 struct Access {
@@ -67,7 +71,8 @@ struct Step {
 };
 Step& current();
 
-class Memory {
+template <std::size_t kSleepingWord>
+class MemoryWith {
  public:
   static constexpr std::uint32_t kLine = 16;
   std::uint32_t capacity() const { return kDataWords * 8; }
@@ -77,13 +82,15 @@ class Memory {
   void store_tail(std::uint64_t value) { current().store(kTail, value, !current().faults->plain_tail); }
   std::uint64_t load_header(std::uint32_t offset) const { return current().load(kData + offset / 8); }
   void store_header(std::uint32_t offset, std::uint64_t value) { current().store(kData + offset / 8, value, false); }
-  std::uint64_t load_sleeping() const { return current().load(kSleeping); }
-  void store_sleeping(std::uint64_t value) { current().store(kSleeping, value, false); }
+  std::uint64_t load_sleeping() const { return current().load(kSleepingWord); }
+  void store_sleeping(std::uint64_t value) { current().store(kSleepingWord, value, false); }
   void fence() {
     if (!current().faults->no_fence) current().fence();
   }
-  bool operator==(const Memory&) const = default;
+  bool operator==(const MemoryWith&) const = default;
 };
+using Memory = MemoryWith<kSleeping>;          // the consumer's wake word
+using RoomMemory = MemoryWith<kRoomSleeping>;  // the producer's
 
 // What the producer sends: payload bytes of each record (0 or 8), and whether its batch ends with it.
 struct Message {
@@ -97,9 +104,13 @@ struct Outcome {
   std::uint64_t ends = 0;      // states in which nothing more can happen
   std::uint64_t sleeps = 0;    // steps with which the consumer woke from a real sleep
   std::uint64_t refusals = 0;  // steps in which the ring was full
+  std::uint64_t waits = 0;     // steps with which the producer woke from a real sleep
 };
 
-// Walks through all of it. `crashes`: the producer may die at any step.
-Outcome explore(const std::vector<Message>& messages, const Faults& faults, bool crashes);
+// Who may die, at any step.
+enum class Mortal : std::uint8_t { Nobody, Producer, Consumer };
+
+// Walks through all of it.
+Outcome explore(const std::vector<Message>& messages, const Faults& faults, Mortal mortal);
 
 }  // namespace verbena::local::model
