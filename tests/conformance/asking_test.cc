@@ -15,7 +15,7 @@ using Status = CompletionStatus;
 Duration period(unsigned code) { return Duration::nanoseconds(std::int64_t{4096} << code); }
 
 class Asking : public BothWays {};
-INSTANTIATE_TEST_SUITE_P(, Asking, testing::Values(Way::Packets, Way::Rings, Way::PulledRings), name_of);
+INSTANTIATE_TEST_SUITE_P(, Asking, kWays, name_of);
 
 TEST_P(Asking, q010_q014_o1_requests_end_in_the_order_of_posting_and_are_done_in_it) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {

@@ -43,14 +43,14 @@ std::span<const std::byte> cut(const Bytes& bytes, std::size_t from, std::size_t
 // ---- Memory
 
 Memory::Memory(soft::Nic& nic, core::PdId pd, std::size_t size, Access access,
-               std::optional<std::uint64_t> iova)
+               std::optional<std::uint64_t> iova, int file)
     : storage_((size + 2 * kGuard) / 8 + 2), size_(size) {
   auto* const first = reinterpret_cast<std::byte*>(storage_.data());
   std::memset(first, static_cast<int>(kGuardByte), storage_.size() * 8);
   base_ = first + kGuard;
   fill(std::byte{0});
   region_ =
-      nic.register_memory(pd, base_, size, iova.value_or(reinterpret_cast<std::uint64_t>(base_)), access)
+      nic.register_memory(pd, base_, size, iova.value_or(reinterpret_cast<std::uint64_t>(base_)), access, file)
           .value();
 }
 

@@ -32,7 +32,9 @@ std::span<const std::byte> cut(const Bytes& bytes, std::size_t from, std::size_t
 // Registered memory between guard bytes, which the bench looks at in the end.
 class Memory {
  public:
-  Memory(soft::Nic& nic, core::PdId pd, std::size_t size, Access access, std::optional<std::uint64_t> iova);
+  // `file`: peers may reach it by themselves, as if it stood there.
+  Memory(soft::Nic& nic, core::PdId pd, std::size_t size, Access access, std::optional<std::uint64_t> iova,
+         int file = -1);
 
   std::size_t size() const { return size_; }
   std::byte* data() const { return base_; }
@@ -70,7 +72,7 @@ struct Sent {
 };
 
 // How the requests of two devices reach each other.
-enum class Way { Packets, Rings, PulledRings };
+enum class Way { Packets, Rings, PulledRings, GrantedRings };
 
 // How a device, a queue pair and its peer are made.
 struct Given {

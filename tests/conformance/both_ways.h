@@ -102,6 +102,9 @@ class Talk : public Pair {
   }
 };
 
+inline const auto kWays =
+    testing::Values(Way::Packets, Way::Rings, Way::PulledRings, Way::GrantedRings);
+
 class BothWays : public testing::TestWithParam<Way> {
  protected:
   static Given given() {
@@ -113,7 +116,7 @@ class BothWays : public testing::TestWithParam<Way> {
 };
 
 inline std::string name_of(const testing::TestParamInfo<Way>& info) {
-  constexpr const char* kNames[] = {"packets", "rings", "pulled"};
+  constexpr const char* kNames[] = {"packets", "rings", "pulled", "granted"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
 

@@ -19,7 +19,7 @@ soft::NicConfig config_of(const Given& given) {
   config.address = given.device;
   config.path_mtu = 4096;
   config.transport = given.transport;
-  if (given.way == Way::PulledRings) config.local.pull_from_bytes = kShortestPull;
+  if (given.way == Way::PulledRings || given.way == Way::GrantedRings) config.local.pull_from_bytes = kShortestPull;
   return config;
 }
 
@@ -66,14 +66,16 @@ Pair::Side::Side(const Given& given, std::uint64_t seed)
   init.capabilities = given.capabilities;
   init.signal_all = given.signal_all;
   made = nic.create_qp(init).value();
-  memory = std::make_unique<Memory>(nic, pd, kMemoryBytes, Access::All, std::nullopt);
+  memory = std::make_unique<Memory>(nic, pd, kMemoryBytes, Access::All, std::nullopt,
+                                    given.way == Way::GrantedRings ? 0 : -1);
 }
 
 Pair::Pair(const Given& given, const Given& second) : given_{given, other_end(given, second)} {
   sides_[0] = std::make_unique<Side>(given_[0], given.seed);
   sides_[1] = std::make_unique<Side>(given_[1], given.seed + 1);
   if (given.way != Way::Packets) {
-    rings_ = std::make_unique<Rings>(given.way == Way::PulledRings, kRingBytes);
+    rings_ = std::make_unique<Rings>(
+        Rings::Copies{given.way != Way::Rings, given.way == Way::GrantedRings}, kRingBytes);
     for (const int i : {0, 1}) side(i).nic.set_paths(&rings_->of(i));
   }
   join(side(0).made.qpn, side(1).made.qpn);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace verbena::conformance {
 
@@ -35,30 +36,48 @@ class OwnMemory final : public PeerMemory {
 
 }  // namespace
 
-// Two rings and two wake words, on lines of their own.
+// What one side asked of the other.
+struct Wishes final : RegionSource {
+  void ask(Key rkey) override { asked.push_back(rkey); }
+  void drop(Key rkey) override { dropped.push_back(rkey); }
+  std::vector<Key> asked, dropped;
+};
+
+// Two rings; of each side a wake word, a table of grants and a claim, on lines of their own.
 struct Rings::Segment {
   explicit Segment(std::uint32_t ring_capacity)
-      : lines(std::make_unique<Line[]>((2 * ring_bytes(ring_capacity) + 2 * kWriterBytes) / kLineBytes)),
+      : lines(std::make_unique<Line[]>((2 * ring_bytes(ring_capacity) + 2 * kSideBytes) / kLineBytes)),
         capacity(ring_capacity) {}
+
+  static constexpr std::uint64_t kSideBytes = 2 * kWriterBytes + kGrantTableBytes;
 
   struct alignas(kLineBytes) Line {
     std::byte bytes[kLineBytes] = {};
   };
   std::byte* base() const { return lines[0].bytes; }
   RingMemory ring(std::size_t i) const { return {base() + i * ring_bytes(capacity), capacity}; }
-  std::byte* word(std::size_t i) const { return base() + 2 * ring_bytes(capacity) + i * kWriterBytes; }
-  soft::LocalLink link(std::size_t side, bool pulls) {
-    return {{RingProducer(ring(side)), RingConsumer(ring(1 - side)), pulls ? &memory : nullptr},
-            Sleeper(WakeMemory(word(side))),
-            Waker(WakeMemory(word(1 - side)))};
+  std::byte* word(std::size_t i) const { return base() + 2 * ring_bytes(capacity) + i * kSideBytes; }
+  std::byte* claim(std::size_t i) const { return word(i) + kWriterBytes; }
+  std::byte* grants(std::size_t i) const { return word(i) + 2 * kWriterBytes; }
+  soft::LocalLink link(std::size_t side, const Copies& copies) {
+    const std::size_t other = 1 - side;
+    Channel channel{RingProducer(ring(side)), RingConsumer(ring(other)), copies.pulls ? &memory : nullptr};
+    if (copies.direct) {
+      channel.granter.emplace(GrantMemory(grants(side), claim(other)));
+      channel.claimer.emplace(GrantMemory(grants(other), claim(side)));
+      channel.regions = &wishes[side];
+    }
+    return {channel, Sleeper(WakeMemory(word(side))), Waker(WakeMemory(word(other)))};
   }
 
   std::unique_ptr<Line[]> lines;
   std::uint32_t capacity;
   OwnMemory memory;
+  std::array<Wishes, 2> wishes;
+  std::array<Qpn, 2> qpns;
 };
 
-Rings::Rings(bool pulls, std::uint32_t capacity) : pulls_(pulls), capacity_(capacity) {}
+Rings::Rings(Copies copies, std::uint32_t capacity) : copies_(copies), capacity_(capacity) {}
 Rings::~Rings() = default;
 
 Result<void> Rings::End::enter(Instant, const Endpoint& self, const Endpoint& peer) {
@@ -76,9 +95,45 @@ bool Rings::open(Instant now, std::array<soft::Nic*, 2> nics, End::Entered& near
   if (near.open || far.open || near.self != far.peer || near.peer != far.self) return false;
   near.open = far.open = true;
   segments_.push_back(std::make_unique<Segment>(capacity_));
-  nics[0]->use_local(now, near.self, segments_.back()->link(0, pulls_));
-  nics[1]->use_local(now, far.self, segments_.back()->link(1, pulls_));
+  Segment& segment = *segments_.back();
+  segment.qpns = {near.self, far.self};
+  nics[0]->use_local(now, near.self, segment.link(0, copies_));
+  nics[1]->use_local(now, far.self, segment.link(1, copies_));
   return true;
+}
+
+bool Rings::End::wait_for_copy(Qpn, const std::function<bool()>& copies) { return !copies(); }
+
+void Rings::End::renew_pages(const core::MemoryRegion&, int, Qpn, const std::function<bool()>&) {
+  ADD_FAILURE() << "a copy goes on while its region is taken back";
+}
+
+bool Rings::is_open(std::size_t side, Qpn self, Qpn peer) const {
+  return std::ranges::any_of(ends_[side].entered, [&](const End::Entered& e) {
+    return e.open && e.self == self && e.peer == peer;
+  });
+}
+
+// The answers to what one side asked, and what it drops, as two drivers would carry them.
+bool Rings::bring_grants(std::array<soft::Nic*, 2> nics, Segment& segment, std::size_t asker) {
+  const std::size_t owner = 1 - asker;
+  Wishes& wishes = segment.wishes[asker];
+  const std::vector<Key> asked = std::exchange(wishes.asked, {}), dropped = std::exchange(wishes.dropped, {});
+  if (!is_open(asker, segment.qpns[asker], segment.qpns[owner])) return false;
+  if (!is_open(owner, segment.qpns[owner], segment.qpns[asker])) return false;
+  for (const Key rkey : dropped) nics[owner]->take_back(segment.qpns[owner], rkey);
+  for (const Key rkey : asked) {
+    const auto grant = nics[owner]->grant(segment.qpns[owner], rkey);
+    PeerRegion region;
+    region.rkey = rkey;
+    if (grant) {
+      region = {rkey, grant->iova, grant->length, grant->access, grant->slot, nullptr, grant->address};
+      if (grant->file >= 0) region.base = reinterpret_cast<std::byte*>(grant->address);
+    }
+    if (!nics[asker]->handle_region(segment.qpns[asker], region, grant.has_value()) && grant)
+      nics[owner]->take_back(segment.qpns[owner], rkey);
+  }
+  return !asked.empty() || !dropped.empty();
 }
 
 bool Rings::settle(Instant now, std::array<soft::Nic*, 2> nics) {
@@ -97,6 +152,8 @@ bool Rings::settle(Instant now, std::array<soft::Nic*, 2> nics) {
   }
   for (End::Entered& near : ends_[0].entered)
     for (End::Entered& far : ends_[1].entered) any |= open(now, nics, near, far);
+  for (const auto& segment : segments_)
+    for (const std::size_t asker : {0u, 1u}) any |= bring_grants(nics, *segment, asker);
   return any;
 }
 

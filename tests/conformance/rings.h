@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,12 +15,16 @@ namespace verbena::conformance {
 
 class Rings {
  public:
-  // `pulls`: long messages are copied out of the sender's memory.
-  Rings(bool pulls, std::uint32_t capacity);
+  struct Copies {
+    bool pulls = false;   // long messages are copied out of the sender's memory
+    bool direct = false;  // WRITE and READ go straight to regions that the peer grants
+  };
+  Rings(Copies copies, std::uint32_t capacity);
   ~Rings();
 
   soft::Paths& of(int side) { return ends_[static_cast<std::size_t>(side)]; }
-  // Opens what both entered, and tells of peers that have left. True when anything happened.
+  // Opens what both entered, brings grants that were asked for, and tells of peers that have left. True when anything
+  // happened.
   bool settle(Instant now, std::array<soft::Nic*, 2> nics);
 
  private:
@@ -29,6 +34,10 @@ class Rings {
     void handle_packet(Instant now, Qpn qpn) override;
     void leave(Qpn qpn, bool destroyed) override;
     void wake_peer(Qpn) override {}  // both sides are moved by hand
+    // Nobody copies while another has its turn.
+    bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
+    void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
+                     const std::function<bool()>& copies) override;
 
     struct Entered {
       Qpn self, peer;
@@ -39,8 +48,10 @@ class Rings {
   };
   struct Segment;
   bool open(Instant now, std::array<soft::Nic*, 2> nics, End::Entered& near, End::Entered& far);
+  bool bring_grants(std::array<soft::Nic*, 2> nics, Segment& segment, std::size_t asker);
+  bool is_open(std::size_t side, Qpn self, Qpn peer) const;
 
-  const bool pulls_;
+  const Copies copies_;
   const std::uint32_t capacity_;
   std::array<End, 2> ends_;
   std::vector<std::unique_ptr<Segment>> segments_;

@@ -12,7 +12,7 @@ using Op = SendOpcode;
 using Status = CompletionStatus;
 
 class Serving : public BothWays {};
-INSTANTIATE_TEST_SUITE_P(, Serving, testing::Values(Way::Packets, Way::Rings, Way::PulledRings), name_of);
+INSTANTIATE_TEST_SUITE_P(, Serving, kWays, name_of);
 
 // The request `id` was refused, what was posted behind it flushed, and both ends are in ERR.
 void expect_refused(Talk& talk, Status status, AsyncEventType event) {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "pair.h"
+#include "both_ways.h"
 
 namespace verbena::conformance {
 namespace {
@@ -322,7 +322,7 @@ struct Flood {
 };
 
 class SharedReceivesBothWays : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(, SharedReceivesBothWays, testing::Values(Way::Packets, Way::Rings, Way::PulledRings));
+INSTANTIATE_TEST_SUITE_P(, SharedReceivesBothWays, kWays);
 
 TEST_P(SharedReceivesBothWays, r075_r076_nothing_is_lost_or_doubled_while_the_limit_event_refills) {
   Flood flood(GetParam());
