@@ -194,7 +194,7 @@ std::optional<SenderEnd::Room> BufferedWriteSender::reserve(std::uint32_t, SendS
 SendResult BufferedWriteSender::commit(std::uint64_t slot, std::uint32_t bytes) {
   Batch batch;
   const auto number = static_cast<std::uint32_t>(slot);
-  const ScatterGather memory = buffers_.local(std::size_t{number} * stride_, bytes);
+  const LentMemory memory = LentMemory::of(buffers_, std::uint64_t{number} * stride_, bytes);
   const SendStatus status = add(batch, Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};
   if (!flush(batch, sent() + 1, number)) return {SendStatus::Closed, 0, 0};
