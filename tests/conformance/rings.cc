@@ -145,7 +145,7 @@ bool Rings::settle(Instant now, std::array<soft::Nic*, 2> nics) {
       const std::vector<End::Entered> others = ends_[1 - side].entered;
       for (const End::Entered& other : others) {
         if (other.peer != gone || !other.open) continue;
-        nics[1 - side]->handle_hang_up(now, other.self);
+        nics[1 - side]->handle_hang_up(now, other.self, now);
         any = true;
       }
     }
