@@ -245,7 +245,11 @@ void HostDevice::gather_kicks(bool on) {
 
 bool HostDevice::progress() {
   if (waiters_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
-  if (!owner_.try_lock()) return false;
+  if (!owner_.try_lock()) {
+    // Whoever drives, this thread is back: the service thread would go on in its place otherwise.
+    lease_until_.store((now() + kLease).ns, std::memory_order_relaxed);
+    return false;
+  }
   // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer.
   const bool any = drive(When::Polling, std::exchange(answer_awaited_, false) ? Look::Later : Look::AsNeeded);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
