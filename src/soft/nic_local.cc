@@ -17,6 +17,7 @@ using verbena::local::Path;
 namespace {
 
 constexpr Duration kLongestWaitForRoom = Duration::milliseconds(1);
+constexpr Duration kLongestFarewell = Duration::milliseconds(100);
 
 Error no_path(const Error& error) {
   return {error.code(), "modify queue pair to RTR: " + error.context() + "; it is in ERR now", EHOSTUNREACH,
@@ -156,6 +157,7 @@ void Nic::schedule_local(Instant now, Qp& qp) {
     return;
   }
   if (local.transport.ready(now)) append(kLocalReady, qp);
+  if (local.transport.lost_peer() && local.ends_at.is_never()) local.ends_at = now + kLongestFarewell;
   const Instant at = deadline_of(qp);
   if (at > now) return look_again(qp, at);
   // What is due leaves with what is ready; or it waits for room, of which the peer tells.

@@ -279,6 +279,8 @@ TEST(LocalPull, q051_q052_a_request_that_ended_while_it_is_copied_does_not_arriv
         EXPECT_TRUE(ended);
         for (const Completion& received : pair.b.received()) EXPECT_NE(received.status, Status::Success);
         EXPECT_TRUE(pair.a.sent().empty());
+        EXPECT_TRUE(pair.b.transport->lost_peer());
+        pair.b.transport->handle_hang_up(pair.now);
         pair.b.send(2, 0, 8);
         pair.run();
         EXPECT_EQ(statuses(pair.b.sent()), Statuses{Status::RetryExceeded}) << "the peer is gone";

@@ -54,6 +54,8 @@ class Transport final : private core::RequestRecall {
   // The peer is gone: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
   // core::kVendorPeerEnded, now or when it is posted.
   void handle_hang_up(Instant now);
+  // A copy out of its memory met no peer: nothing is read or written any more, and handle_hang_up() is due.
+  bool lost_peer() const { return link_.peer_gone && !peer_ended_; }
   void handle_timeout(Instant now);
   // New work may be in the queues.
   void handle_doorbell();
