@@ -38,6 +38,7 @@ class DirectWriteSender final : public SendReceiveSender {
   Result<void> open() override;
   QueuePairCapabilities queues() const override;
   std::uint32_t control_receives() const override { return 0; }
+  bool has_own_receives() const override { return true; }
   Result<void> prepare(Connection& connection) override;
   Result<void> start(const Offer& theirs) override;
   void aim(SendRequest& request, std::uint64_t number) const override;

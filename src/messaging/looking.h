@@ -9,6 +9,8 @@
 namespace verbena::messaging {
 
 inline constexpr Duration kLookInterval = Duration::microseconds(1);
+// Who waits from the engine looks less and less often, up to that.
+inline constexpr Duration kLongestLookInterval = Duration::microseconds(16);
 
 // Drives the engine until done() holds or the deadline has come; done() is asked after every run, and `looks`
 // says that it may hold without any event.

@@ -199,6 +199,7 @@ class ReceiverEnd {
   bool has_cut_off_ = false;  // somebody waits to be told of its end
   std::optional<Error> last_error_;
   Tick tick_;
+  Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;
   std::shared_ptr<const std::function<void(Message)>> on_message_;
   std::function<void(PeerId, const Result<void>&)> on_peer_end_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of a message to the program, and those who wait for one.
+#include <algorithm>
 #include <utility>
 
 #include "messaging/looking.h"
@@ -10,6 +11,7 @@ namespace verbena::messaging {
 std::size_t ReceiverEnd::take(std::span<Message> out) {
   const std::size_t count = poll(out);
   counters_.messages += count;
+  if (count != 0) look_interval_ = kLookInterval;
   for (std::size_t i = 0; i < count; ++i) counters_.bytes += out[i].bytes().size();
   if (count == 0 && has_cut_off_) tick_.make_ready();
   return count;
@@ -94,7 +96,8 @@ bool ReceiverEnd::hand_to_callback() {
 
 void ReceiverEnd::look_again() {
   if (!looks() || (waiting_.empty() && !on_message_)) return;
-  tick_.make_ready_at(engine_.now() + kLookInterval);
+  tick_.make_ready_at(engine_.now() + look_interval_);
+  look_interval_ = std::min(look_interval_ * 2, kLongestLookInterval);
 }
 
 }  // namespace verbena::messaging

@@ -53,7 +53,7 @@ Result<void> SenderEnd::open_connection() {
   options.receive_pool = nullptr;
   options.queues = queues();
   options.queues.max_send_requests += kControlSends;
-  const std::uint32_t controls = control_receives() == 0 ? 0 : control_receives() + kControlReceives;
+  const std::uint32_t controls = has_own_receives() ? 0 : control_receives() + kControlReceives;
   options.queues.max_receive_requests += controls;
   auto connection = Connection::prepare(program_engine_, options);
   if (!connection) return connection.error();

@@ -73,9 +73,11 @@ class SenderEnd {
   virtual Result<void> open() = 0;
   // Requests the protocol has in flight at once, beside the base's: those of controls.
   virtual QueuePairCapabilities queues() const = 0;
-  // Receives for controls that may come, beside the base's own. 0 when the protocol's own take them: all that
-  // queues() says, posted by prepare().
+  // Receives for controls that may come, beside the base's own.
   virtual std::uint32_t control_receives() const = 0;
+  // The protocol's own receives take controls, too: as many as queues() says, posted by prepare(). The base
+  // has none.
+  virtual bool has_own_receives() const { return false; }
   // Before the connection is.
   virtual Result<void> prepare(Connection& /*connection*/) { return {}; }
   // Memory of this end that the peer shall know.

@@ -115,11 +115,11 @@ class Ends {
 
 // Sends until neither end has room any more, and what came is held. How many went.
 inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::vector<Message>& held, std::size_t bytes) {
-  constexpr int kQuiet = 3000;  // turns in which nothing moves
+  constexpr int kQuiet = 3000;  // turns in which no message moves; some ends go on asking for room
   std::uint32_t sent = 0;
   for (int quiet = 0; quiet < kQuiet; ++quiet) {
     for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
-    if (ends.engine.run_once()) quiet = 0;
+    ends.engine.run_once();
     if (auto message = ends.receiver->try_receive()) {
       held.push_back(std::move(*message));
       quiet = 0;
@@ -133,7 +133,7 @@ inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::size_t bytes) {
   std::uint32_t sent = 0;
   for (int quiet = 0; quiet < kQuiet; ++quiet) {
     for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
-    if (ends.engine.run_once()) quiet = 0;
+    ends.engine.run_once();
   }
   return sent;
 }
