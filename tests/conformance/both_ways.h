@@ -112,7 +112,7 @@ class BothWays : public testing::TestWithParam<Way> {
     given.way = GetParam();
     return given;
   }
-  static bool by_packets() { return GetParam() == Way::Packets; }
+  static bool pulls() { return GetParam() == Way::PulledRings || GetParam() == Way::GrantedRings; }
 };
 
 inline std::string name_of(const testing::TestParamInfo<Way>& info) {

@@ -66,7 +66,7 @@ void Transport::recall() {
 }
 
 std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
-  if (!reads() || !link_.channel->granter) return std::nullopt;
+  if (!reads() || peer_ended_ || !link_.channel->granter) return std::nullopt;
   if (!mapped && !link_.peer_pulls) return std::nullopt;
   const Access remote = mapped ? Access::RemoteRead | Access::RemoteWrite : Access::RemoteRead;
   const Access access = region.access & link_.qp.attributes().access & remote;
