@@ -33,14 +33,20 @@ std::byte* map_aligned(std::size_t bytes, int protection = PROT_READ | PROT_WRIT
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+// Without free huge pages this fails here and now: they are reserved by the call.
+Pages allocate_huge(std::size_t whole) {
+  std::byte* const data = map(whole, kAnonymous | MAP_HUGETLB);
+  return data == nullptr ? Pages{} : Pages{data, whole, PageKind::Huge, -1};
+}
+
 bool spends_too_much(int file) {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(file) >= limit.rlim_cur / 2;
 }
 
 // Empty when any of it cannot be had.
-Pages map_file(std::size_t bytes, unsigned flags) {
-  const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+Pages map_file(std::size_t bytes) {
+  const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0) return {};
   const bool large = bytes % kHugePage == 0;
   std::byte* place = nullptr;
@@ -50,7 +56,7 @@ Pages map_file(std::size_t bytes, unsigned flags) {
   if (place != nullptr &&
       ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED &&
       ::madvise(place, bytes, MADV_DONTFORK) == 0)
-    return {place, bytes, flags == 0 ? PageKind::Normal : PageKind::Huge, file};
+    return {place, bytes, PageKind::Normal, file};
   if (place != nullptr) ::munmap(place, bytes);
   ::close(file);
   return {};
@@ -62,8 +68,7 @@ Pages allocate(std::size_t bytes) {
   if (bytes > SIZE_MAX / 2) return {};
   if (bytes >= kHugePage) {
     const std::size_t whole = rounded(bytes, kHugePage);
-    // Without free huge pages this fails here and now: they are reserved by the call.
-    if (std::byte* data = map(whole, kAnonymous | MAP_HUGETLB)) return {data, whole, PageKind::Huge, -1};
+    if (const Pages huge = allocate_huge(whole); huge.data != nullptr) return huge;
     if (std::byte* data = map_aligned(whole)) {
       const bool asked = ::madvise(data, whole, MADV_HUGEPAGE) == 0;
       return {data, whole, asked ? PageKind::Transparent : PageKind::Normal, -1};
@@ -75,10 +80,10 @@ Pages allocate(std::size_t bytes) {
 
 Pages allocate_to_share(std::size_t bytes) {
   if (bytes > SIZE_MAX / 2) return {};
+  if (bytes >= kHugePage)
+    if (const Pages huge = allocate_huge(rounded(bytes, kHugePage)); huge.data != nullptr) return huge;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  Pages made;
-  if (bytes >= kHugePage) made = map_file(rounded(bytes, kHugePage), MFD_HUGETLB);
-  if (made.data == nullptr) made = map_file(rounded(bytes, bytes >= kHugePage ? kHugePage : page), 0);
+  const Pages made = map_file(rounded(bytes, bytes >= kHugePage ? kHugePage : page));
   return made.data != nullptr ? made : allocate(bytes);
 }
 

@@ -89,6 +89,7 @@ class Nic final {
   std::optional<verbena::local::Grant> grant(Qpn qpn, Key rkey);
   // It was not told of it.
   void take_back(Qpn qpn, Key rkey);
+  void take_back_all(Qpn qpn);
   // What came of asking the peer for one. False: it is not used.
   bool handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open);
   // The peer of a queue pair on rings is gone. By connection management it may say farewell until `at`.
@@ -189,6 +190,8 @@ class Nic final {
   void leave_path(Qp& qp, bool destroyed);
   void say_owed(Instant now, Qp& qp);
   void let_go(Qp& qp);
+  std::optional<std::uint32_t> end_copies(Qp& qp, Key rkey);
+  bool still_copies(Qp& qp, std::uint32_t slot);
   void take_back(Qp& qp, Key rkey);
   void take_back_all(Qp& qp);
   void take_back_of_all(Key rkey);

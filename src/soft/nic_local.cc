@@ -199,29 +199,50 @@ bool Nic::handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool 
   return qp != nullptr && qp->local != nullptr && qp->local->transport.handle_region(region, open);
 }
 
-// A peer that was stopped in the middle of a copy, and goes on later, finds pages that nobody else has any
-// more.
-void Nic::take_back(Qp& qp, Key rkey) {
-  if (qp.local == nullptr) return;
+// Nothing: no copy goes on there. A slot: one does that may never end.
+std::optional<std::uint32_t> Nic::end_copies(Qp& qp, Key rkey) {
+  if (qp.local == nullptr) return std::nullopt;
   verbena::local::Transport& transport = qp.local->transport;
   std::optional<std::uint32_t> slot;
-  if (!fault_guard::run([&] { slot = transport.revoke(rkey); }) || !slot) return;
+  if (!fault_guard::run([&] { slot = transport.revoke(rkey); }) || !slot) return std::nullopt;
   append(kToWake, qp);  // it lets go of the mapping
-  const auto copies = [&] {
-    bool claimed = false;
-    return fault_guard::run([&] { claimed = transport.is_claimed(*slot); }) && claimed;
-  };
+  const core::MemoryRegion* const region = memory_.remote_region(rkey);
+  const auto copies = [&] { return still_copies(qp, *slot); };
+  // What is read by a call may be read for ever: it does not count.
+  const bool ended = region == nullptr || region->file < 0 || !copies() || paths_->wait_for_copy(qp.qpn(), copies);
+  static_cast<void>(fault_guard::run([&] { transport.cut(*slot); }));
+  return ended || !copies() ? std::nullopt : slot;
+}
+
+bool Nic::still_copies(Qp& qp, std::uint32_t slot) {
+  bool claimed = false;
+  return fault_guard::run([&] { claimed = qp.local->transport.is_claimed(slot); }) && claimed;
+}
+
+// A peer that stands still in the middle of a copy, and goes on later, finds pages that nobody else has any more; or is
+// waited for, where there are no others.
+void Nic::take_back(Qp& qp, Key rkey) {
+  const auto slot = end_copies(qp, rkey);
   core::MemoryRegion* const region = memory_.remote_region(rkey);
-  if (!copies() || paths_->wait_for_copy(qp.qpn(), copies) || region == nullptr || region->file < 0) return;
+  if (!slot || region == nullptr || !includes(region->access, Access::RemoteWrite)) return;
   const int file = std::exchange(region->file, -1);  // nobody gets it any more
-  take_back_of_all(rkey);
+  std::vector<std::pair<Qp*, std::uint32_t>> copying{{&qp, *slot}};
+  for (const auto& [number, other] : qps_)
+    if (const auto its = end_copies(*other, rkey)) copying.emplace_back(other.get(), *its);
   ++counters_.regions_renewed;
-  paths_->renew_pages(*region, file, qp.qpn(), copies);
+  if (paths_->renew_pages(*region, file)) return;
+  for (const auto& [other, its] : copying)
+    while (!paths_->wait_for_copy(other->qpn(), [&, its = its, other = other] { return still_copies(*other, its); }))
+      continue;
 }
 
 void Nic::take_back_all(Qp& qp) {
   while (const auto rkey = qp.local == nullptr ? std::nullopt : qp.local->transport.any_granted())
     take_back(qp, *rkey);
+}
+
+void Nic::take_back_all(Qpn qpn) {
+  if (Qp* const qp = find(qpn)) take_back_all(*qp);
 }
 
 void Nic::take_back_of_all(Key rkey) {
@@ -296,7 +317,7 @@ bool Nic::emit_records(Instant now) {
     schedule_local(now, *qp);
   }
   if (lists_[kToWake].first != nullptr) wake_peers();
-  if (any) settle_broken_queues(now);
+  settle_broken_queues(now);  // also of what was copied directly
   return any;
 }
 

@@ -34,10 +34,9 @@ class Paths {
   // The peer copies to or from a region that was taken back. Waits while `copies()`, but no longer than a
   // peer that runs can take. False: it still does.
   virtual bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) = 0;
-  // After that: the region, which stood in `file`, stands in pages of its own from now on, with the bytes it
-  // has; or, where there is no memory for them, nobody `copies()` any more.
-  virtual void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
-                           const std::function<bool()>& copies) = 0;
+  // After that: the region, which stood in `file`, stands in pages of its own from now on, with the bytes it has.
+  // False: there is no memory for them.
+  virtual bool renew_pages(const core::MemoryRegion& region, int file) = 0;
   // The peer sleeps, and there is something for it.
   virtual void wake_peer(Qpn qpn) = 0;
 };

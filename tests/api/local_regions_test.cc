@@ -183,7 +183,7 @@ void outlive_stopped_writers(bool deregister, const std::function<void(const std
   MemoryRegion memory = must(device.allocate_memory(kBytes));
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 16; ++round) {
     std::optional<ConnectionRequest> request(must(listener.wait_request(Duration::seconds(30))));
     pid_t pid = 0;
     std::memcpy(&pid, request->private_data().data(), sizeof pid);

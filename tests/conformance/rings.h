@@ -36,8 +36,7 @@ class Rings {
     void wake_peer(Qpn) override {}  // both sides are moved by hand
     // Nobody copies while another has its turn.
     bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
-    void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
-                     const std::function<bool()>& copies) override;
+    bool renew_pages(const core::MemoryRegion& region, int file) override;
 
     struct Entered {
       Qpn self, peer;

@@ -29,7 +29,7 @@ using PeerId = std::uint32_t;
 
 // A message where it arrived. Destroying it gives the memory back, and with it the sender's credit.
 //
-// Lifetime: the receiver outlives it; its sender need not.
+// Lifetime: the receiver outlives it; its sender need not. Threads: the engine's.
 class Message {
  public:
   Message() = default;  // empty
@@ -73,7 +73,7 @@ class Message {
 };
 
 // A wait for a message: co_await receiver.async_receive(). Nothing is allocated. Those who wait are served in
-// line.
+// line. Threads: the engine's.
 class [[nodiscard]] Receiving : private detail::Resumption {
  public:
   Receiving(ReceiverEnd& end, Instant deadline) : end_(&end), deadline_(deadline) {}

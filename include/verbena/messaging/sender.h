@@ -25,7 +25,7 @@ class SenderEnd;
 
 // Registered memory for one message, to be filled and committed. Destroyed uncommitted, it goes back unsent.
 //
-// Lifetime: the sender outlives it.
+// Lifetime: the sender outlives it. Threads: the engine's.
 class Reservation {
  public:
   Reservation() = default;  // empty
@@ -70,7 +70,7 @@ struct Outgoing {
 };
 
 // A message that waits for room: co_await sender.async_send(...). Nothing is allocated. It waits in line
-// behind those that began before. Destroyed meanwhile, it was not sent.
+// behind those that began before. Destroyed meanwhile, it was not sent. Threads: the engine's.
 class [[nodiscard]] Sending : private detail::Resumption {
  public:
   Sending(SenderEnd& end, const Outgoing& message, Instant deadline)
@@ -89,7 +89,7 @@ class [[nodiscard]] Sending : private detail::Resumption {
   SendResult result_{SendStatus::NoCredit, 0, 0};
 };
 
-// A wait for buffers to come back: co_await sender.async_freed(id).
+// A wait for buffers to come back: co_await sender.async_freed(id). Threads: the engine's.
 class [[nodiscard]] Freeing : private detail::Resumption {
  public:
   Freeing(SenderEnd& end, MessageId message, Instant deadline)
@@ -108,8 +108,8 @@ class [[nodiscard]] Freeing : private detail::Resumption {
 
 // Sends messages to one receiver, by the protocol its options name. Messages arrive once, whole and in order.
 //
-//   auto sender = messaging::Sender::connect(engine, "127.0.0.1:7471", {.kind =
-//   {messaging::Protocol::SendReceive}}); while (!sender->try_send(bytes)) engine.run_once();
+//   auto sender = messaging::Sender::connect(engine, "127.0.0.1:7471", {.kind = {messaging::Protocol::SendReceive}});
+//   while (!sender->try_send(bytes)) engine.run_once();
 //   sender->close();
 //
 // Memory: what try_send() and send() are given is the caller's again when they return. Lent memory is the

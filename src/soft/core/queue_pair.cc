@@ -143,6 +143,7 @@ void QueuePair::complete_receive(const Completion& completion, bool solicited) {
 
 void QueuePair::enter_error(std::optional<AsyncEventType> event) {
   const bool enters = state() != QueuePairState::Error;
+  if (recall_ != nullptr) recall_->recall();
   if (enters) {
     attributes_.state = QueuePairState::Error;
     state_.store(QueuePairState::Error, std::memory_order_release);

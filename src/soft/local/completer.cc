@@ -28,7 +28,7 @@ SendWqe* Completer::oldest_started() {
 bool Completer::is_answerable(const Response& response) const {
   const bool refused = response.kind == RecordKind::NotReady || response.kind == RecordKind::Refuse;
   const std::uint32_t retired = link_.qp.send_queue().retired();
-  const std::uint32_t written = state_.current - retired + (refused && state_.began ? 1 : 0);
+  const std::uint32_t written = state_.current - retired + (refused && state_.began && !state_.direct ? 1 : 0);
   return state_.first + response.number - retired < written;
 }
 
@@ -114,7 +114,7 @@ void Completer::handle_not_ready(Instant now, const Response& response) {
   state_.period_end = Instant::never();  // the peer is alive
   // from there on all is written again, for nothing behind it was done.
   state_.current = link_.qp.send_queue().retired();
-  state_.began = false;
+  state_.began = state_.direct = state_.waits = false;
   state_.written = state_.reads_out = 0;
 }
 

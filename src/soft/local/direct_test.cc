@@ -123,19 +123,87 @@ TEST(LocalDirect, r066_f16_what_was_taken_back_is_refused_by_its_owner) {
   }
 }
 
-TEST(LocalDirect, a_copy_during_which_the_region_is_taken_back_does_not_count) {
+TEST(LocalDirect, a_copy_during_which_the_region_is_taken_back_counts_only_when_the_owner_waited_for_it) {
+  for (const bool waited : {true, false}) {
+    Pair pair(direct());
+    open_region(pair);
+    Claimer claimer = pair.claimer_of_a();
+    const Key rkey = pair.b.region.rkey;
+    ASSERT_TRUE(claimer.claim(0, rkey));
+    EXPECT_TRUE(claimer.release(0, rkey));
+    ASSERT_TRUE(claimer.claim(0, rkey));
+    const auto slot = pair.b.transport->revoke(rkey);
+    ASSERT_EQ(slot, 0u);
+    EXPECT_TRUE(pair.b.transport->is_claimed(*slot));
+    if (!waited) pair.b.transport->cut(*slot);
+    EXPECT_EQ(claimer.release(0, rkey), waited);
+    EXPECT_FALSE(pair.b.transport->is_claimed(*slot));
+    EXPECT_FALSE(claimer.claim(0, rkey));
+    EXPECT_FALSE(claimer.stands(0, rkey));
+  }
+}
+
+TEST(LocalDirect, q051_what_was_granted_is_taken_back_before_the_program_gets_its_memory_back) {
   Pair pair(direct());
   open_region(pair);
-  Claimer claimer = pair.claimer_of_a();
-  ASSERT_TRUE(claimer.claim(0, pair.b.region.rkey));
-  EXPECT_TRUE(claimer.release(0, pair.b.region.rkey));
-  ASSERT_TRUE(claimer.claim(0, pair.b.region.rkey));
-  const auto slot = pair.b.transport->revoke(pair.b.region.rkey);
-  ASSERT_EQ(slot, 0u);
-  EXPECT_TRUE(pair.b.transport->is_claimed(*slot));
-  EXPECT_FALSE(claimer.release(0, pair.b.region.rkey));
-  EXPECT_FALSE(pair.b.transport->is_claimed(*slot));
-  EXPECT_FALSE(claimer.claim(0, pair.b.region.rkey));
+  pair.b.receive(1, 0, 8);
+  EXPECT_EQ(pair.regions_of_a.taken_back, 0);
+  ASSERT_TRUE(pair.b.go(QueuePairState::Error));
+  EXPECT_EQ(pair.regions_of_a.taken_back, 1) << "those that b grants";
+  EXPECT_EQ(statuses(pair.b.received()), Statuses{Status::Flushed});
+}
+
+TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
+  Pair pair(direct());
+  open_region(pair);
+  const Bytes bytes = pattern(64);
+  pair.a.put(0, bytes);
+  for (std::size_t first = 1; first < 40; ++first)
+    for (std::size_t second = 1; second < 12; ++second)
+      for (std::size_t third = 1; third < 12; ++third) {
+        const std::size_t length = first + second + third;
+        const ScatterGather from[] = {pair.a.sge(0, first), pair.a.sge(first, second), pair.a.sge(first + second, third)};
+        SendRequest request;
+        request.opcode = Op::RdmaWrite;
+        request.local = from;
+        request.remote_address = pair.b.va(72 - length);
+        request.rkey = pair.b.region.rkey;
+        pair.b.put(0, Bytes(80));
+        pair.a.post(request);
+        EXPECT_FALSE(pair.a.transport->emit(pair.now));
+        ASSERT_TRUE(pair.b.holds(72 - length, Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length))))
+            << first << " " << second << " " << third;
+        ASSERT_TRUE(pair.b.holds(0, Bytes(72 - length)) && pair.b.holds(72, Bytes(8)));
+      }
+}
+
+TEST(LocalDirect, what_waited_for_memory_that_went_does_not_make_all_others_wait) {
+  Pair pair(direct());
+  open_region(pair);
+  pair.b.receive(1, 100'000, 8);
+  pair.a.send(1, 0, 8);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8192, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now)) << "it waits for the peer";
+  ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+  for (std::uint64_t id = 3; id < 7; ++id) {
+    pair.b.receive(id, 100'000, 8);
+    pair.a.send(id, 0, 8);
+  }
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  EXPECT_FALSE(pair.a.transport->ready(pair.now)) << "all of them are written";
+}
+
+TEST(LocalDirect, r082_who_serves_no_reads_lends_nothing_for_reading) {
+  Given given = direct();
+  given.max_dest_rd_atomic = 0;
+  Pair pair(direct(), given);
+  open_region(pair);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteInvalidRequest});
 }
 
 TEST(LocalDirect, r060_r063_what_is_not_granted_goes_to_the_owner_who_refuses) {
@@ -228,10 +296,12 @@ TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_is_copied_by_a_call) {
   pair.a.fetch_or_write(Op::RdmaRead, 3, 0, 64, pair.b, 0);
   pair.a.transport->emit(pair.now);
   pair.a.transport->handle_records(pair.now);
-  EXPECT_TRUE(pair.a.transport->lost_peer());
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success}) << "the one before it";
+  pair.b.send(4, 0, 8);  // what it said before it ended
+  pair.b.transport->emit(pair.now);
+  pair.a.receive(4, 200'000, 8);
   pair.a.transport->handle_hang_up(pair.now);
-  EXPECT_FALSE(pair.a.transport->lost_peer());
+  EXPECT_EQ(ids(pair.a.received()), Ids{4});
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
 }
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions that a peer may reach by itself, and how that ends. Each side of a connection has a table of
-// grants, which it alone writes, and a claim, which it alone writes too: what it is copying to or from at
-// this moment.
+// Regions that a peer may reach by itself, and how that ends. Each side of a connection has a table of grants, which it
+// alone writes, and a claim, which it alone writes too: what it is copying to or from at this moment.
 //
 //   who copies:  claim(slot, key); copy; release(slot, key): both true, or the copy does not count
-//   the owner:   revoke(slot); is_claimed(slot): while it is, somebody copies
+//   the owner:   revoke(slot); while is_claimed(slot) somebody copies; cut(slot): that does not count any more
 //
-// Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and
-// its load each has a full fence. A slot holds the region's R_Key, which never comes back while anybody could
-// remember it.
+// Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and its load
+// each has a full fence. A slot holds the region's R_Key, which never comes back while anybody could remember it.
 //
-//     table: 0  number of revocations (8)   8 * (1 + slot)  R_Key, 0: not granted        claim: 1 + slot, 0:
-//     none (8)
+//     table: 0  number of revocations (8)   8 * (1 + slot)  R_Key, with bit 32 once it is revoked; 0: none
+//     claim: 1 + slot, 0: none (8)
 #pragma once
 
 #include <array>
@@ -27,6 +25,7 @@ namespace verbena::local {
 
 inline constexpr std::uint32_t kMostGrants = 31;
 inline constexpr std::uint32_t kGrantTableBytes = 4 * kLineBytes;
+inline constexpr std::uint64_t kEnding = std::uint64_t{1} << 32;
 
 class GrantMemory {
  public:
@@ -54,8 +53,6 @@ class GrantMemory {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
   }
-  // Loads of payload come before what is loaded next.
-  void fence_loads() { std::atomic_thread_fence(std::memory_order_acquire); }
 
  private:
   static std::atomic_ref<std::uint64_t> at(std::uint64_t& word) {
@@ -94,11 +91,17 @@ class BasicGranter {
       if (key != 0) return Key{key};
     return std::nullopt;
   }
-  // From here on no copy begins there.
+  // From here on no copy begins there; one that has begun counts if it ends before cut().
   void revoke(std::uint32_t slot) {
+    const std::uint64_t ending = kEnding | granted_[slot];
     granted_[slot] = 0;
-    memory_.store_grant(slot, 0);
+    memory_.store_grant(slot, ending);
     memory_.store_changes(++changes_);
+    memory_.fence();
+  }
+  // After revoke(), and waiting: what is still copied does not count.
+  void cut(std::uint32_t slot) {
+    memory_.store_grant(slot, 0);
     memory_.fence();
   }
   // After revoke(): whether a copy that began before goes on.
@@ -124,10 +127,10 @@ class BasicClaimer {
     memory_.store_claim(0);
     return false;
   }
-  // False: the grant was taken back meanwhile.
+  // False: the owner waits no longer. True: it has what was copied.
   bool release(std::uint32_t slot, Key rkey) {
-    memory_.fence_loads();
-    const bool stands = memory_.load_grant(slot) == rkey.value();
+    memory_.fence();
+    const bool stands = (memory_.load_grant(slot) & ~kEnding) == rkey.value();
     memory_.store_claim(0);
     return stands;
   }

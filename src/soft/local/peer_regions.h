@@ -44,6 +44,8 @@ class RegionSource {
   virtual void ask(Key rkey) = 0;
   // It is not used any more.
   virtual void drop(Key rkey) = 0;
+  // Our own: what the peer was granted is taken back from it, and none of its copies goes on.
+  virtual void take_back_all() = 0;
 };
 
 // One connection's. A key is asked for when it is named the second time, once; the oldest of those that are

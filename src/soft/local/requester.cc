@@ -176,6 +176,7 @@ Written Requester::write(Instant now, std::uint32_t limit) {
   for (std::uint32_t bytes = 0; bytes < limit && ready();) {
     SendWqe& wqe = *next_request();
     if (!wqe.started && !begin(wqe)) break;
+    state_.waits = false;
     if (const PeerRegion* const region = reach(wqe)) {
       const Way way = way_of(wqe);
       state_.waits = way == Way::Wait;

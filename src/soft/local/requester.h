@@ -26,7 +26,6 @@ class Requester {
  private:
   struct Cut;  // one record's place in its message
   enum class Way : std::uint8_t { Ring, Direct, Wait };
-  enum class Copied : std::uint8_t { Whole, Fault, Elsewhere };  // Elsewhere: not this way, or not any more
 
   core::SendWqe* next_request() const;
   bool may_start(const core::SendWqe& wqe) const;
@@ -39,8 +38,9 @@ class Requester {
   Way way_of(const core::SendWqe& wqe);
   std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);
   bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
-  Copied copy_mapped(const core::PieceList& pieces, std::byte* there, bool writes, bool last);
-  Copied fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
+  static bool store(const core::PieceList& pieces, std::byte* there, bool last);
+  static bool load(const core::PieceList& pieces, const std::byte* there);
+  bool fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
   bool lose(const PeerRegion& region);
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);

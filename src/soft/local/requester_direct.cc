@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WRITEs and READs that this side carries out by itself, in memory that the peer granted.
-#include "base/assert.h"
+#include <algorithm>
+#include <array>
+
 #include "soft/core/dma.h"
 #include "soft/local/requester.h"
 
@@ -66,13 +68,11 @@ bool Requester::copy_part(const SendWqe& wqe, const PeerRegion& region, std::uin
   if (!claimer.claim(region.slot, region.rkey)) return lose(region);
   const std::uint64_t at = wqe.remote_address - region.iova + state_.written;
   const bool last = state_.written + bytes == wqe.length;
-  const Copied copied = region.base != nullptr ? copy_mapped(pieces, region.base + at, writes, last)
-                                               : fetch(pieces, region.address + at, bytes);
-  if (!claimer.release(region.slot, region.rkey) || copied == Copied::Elsewhere) return lose(region);
-  if (copied == Copied::Whole) return true;
-  ++link_.counters.memory_faults;
-  fail(CompletionStatus::LocalProtectionError);
-  return false;
+  const bool copied = region.base == nullptr ? fetch(pieces, region.address + at, bytes)
+                      : writes               ? store(pieces, region.base + at, last)
+                                             : load(pieces, region.base + at);
+  // What cannot be copied, the peer's memory or ours, is found out by whom it concerns through the ring.
+  return claimer.release(region.slot, region.rkey) && copied ? true : lose(region);
 }
 
 void Requester::look_for_revocations() {
@@ -96,32 +96,37 @@ void Requester::begin_again() {
   state_.began = state_.direct = false;
 }
 
-Requester::Copied Requester::copy_mapped(const core::PieceList& pieces, std::byte* there, bool writes,
-                                         bool last) {
-  std::size_t left = pieces.count;
+// The word that ends a message is stored at once (O-4), also where several pieces make it up.
+bool Requester::store(const core::PieceList& pieces, std::byte* there, bool last) {
+  constexpr std::size_t kWord = 8;
+  std::array<std::byte, kWord> end;
+  std::size_t left = 0;
+  for (const core::Piece& piece : pieces.span()) left += piece.size;
+  const std::size_t gathered = last && pieces.count > 1 && left >= kWord ? kWord : 0;
+  std::byte* const tail = there + left - gathered;
   for (const core::Piece& piece : pieces.span()) {
-    const bool publish = last && --left == 0;
-    std::byte* const here = const_cast<std::byte*>(piece.data);
-    if (!core::dma_write(writes ? there : here, {writes ? here : there, piece.size}, publish))
-      return Copied::Fault;
-    there += piece.size;
+    left -= piece.size;
+    const std::size_t of_end = gathered > left ? std::min(gathered - left, piece.size) : 0;
+    const std::size_t front = piece.size - of_end;
+    if (!core::dma_write(there, {piece.data, front}, last && left == 0 && of_end == 0)) return false;
+    if (of_end != 0 && !core::dma_read(end.data() + (kWord - left - of_end), {piece.data + front, of_end})) return false;
+    there += front;
   }
-  return Copied::Whole;
+  return gathered == 0 || core::dma_write(tail, end, true);
 }
 
-Requester::Copied Requester::fetch(const core::PieceList& pieces, std::uint64_t address,
-                                   std::uint32_t bytes) {
-  const Piece from{0, bytes, address};
-  switch (link_.channel->peer_memory->pull({&from, 1}, pieces.span())) {
-    case Pulled::Whole:
-      return Copied::Whole;
-    case Pulled::Fault:
-      return Copied::Elsewhere;  // whose memory it was the ring will tell
-    case Pulled::PeerGone:
-      link_.peer_gone = true;
-      return Copied::Elsewhere;
+bool Requester::load(const core::PieceList& pieces, const std::byte* there) {
+  for (const core::Piece& piece : pieces.span()) {
+    if (!core::dma_write(const_cast<std::byte*>(piece.data), {there, piece.size}, false)) return false;
+    there += piece.size;
   }
-  return Copied::Elsewhere;
+  return true;
+}
+
+// A peer that is gone had perhaps published something: the socket tells of its end.
+bool Requester::fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes) {
+  const Piece from{0, bytes, address};
+  return link_.channel->peer_memory->pull({&from, 1}, pieces.span()) == Pulled::Whole;
 }
 
 // A copy that counts. The request is done with the last of them: nothing is before it, and no one else is

@@ -235,6 +235,7 @@ class FakeRegions final : public RegionSource {
  public:
   void ask(Key rkey) override { asked.push_back(rkey); }
   void drop(Key rkey) override { dropped.push_back(rkey); }
+  void take_back_all() override { ++taken_back; }
   // The owner's answer to the oldest wish arrives. False: it is a refusal, or nobody uses it.
   bool answer(Side& asker, Side& owner) {
     core::MemoryRegion* const region = owner.memory.remote_region(asked.front());
@@ -249,6 +250,7 @@ class FakeRegions final : public RegionSource {
   }
 
   std::vector<Key> asked, dropped;
+  int taken_back = 0;
   bool mapped = true;
 };
 

@@ -62,14 +62,17 @@ void Transport::attach(Instant, const Channel& channel) {
 
 // A pull of the peer's may be under way; it looks at this when it is done.
 void Transport::recall() {
-  if (!std::exchange(recalled_, true) && link_.channel->peer_memory != nullptr) link_.channel->peer_memory->refuse();
+  if (std::exchange(recalled_, true)) return;
+  if (link_.channel->peer_memory != nullptr) link_.channel->peer_memory->refuse();
+  if (link_.channel->regions != nullptr) link_.channel->regions->take_back_all();
 }
 
 std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
   if (!reads() || peer_ended_ || !link_.channel->granter) return std::nullopt;
   if (!mapped && !link_.peer_pulls) return std::nullopt;
   const Access remote = mapped ? Access::RemoteRead | Access::RemoteWrite : Access::RemoteRead;
-  const Access access = region.access & link_.qp.attributes().access & remote;
+  Access access = region.access & link_.qp.attributes().access & remote;
+  if (link_.qp.attributes().max_dest_rd_atomic == 0) access = access & Access::RemoteWrite;
   if (region.pd != link_.pd() || access == Access::None) return std::nullopt;
   std::optional<std::uint32_t> slot;
   if (!fault_guard::run([&] { slot = link_.channel->granter->try_grant(region.rkey); }) || !slot)

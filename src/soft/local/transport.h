@@ -33,14 +33,15 @@ class Transport final : private core::RequestRecall {
   // Grants the peer what `region` and the queue pair let it do. Nothing: that is nothing, or too much is
   // granted already. `mapped`: the peer will map it; otherwise it may read only, by PeerMemory::pull().
   std::optional<Grant> grant(const core::MemoryRegion& region, bool mapped);
-  // Takes that back: from here on no copy begins there, and none that goes on counts. Nothing: it was not
-  // granted.
+  // Takes that back: from here on no copy begins there. Nothing: it was not granted.
   std::optional<std::uint32_t> revoke(Key rkey);
   // One that is granted still, if any.
   std::optional<Key> any_granted() const;
   // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
   // memory.
   bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }
+  // After that: one that goes on does not count any more.
+  void cut(std::uint32_t slot) { link_.channel->granter->cut(slot); }
   // The peer lets go: nothing that is copied to it would arrive.
   void stop_copying() { link_.peer_leaves = true; }
   // What RegionSource::ask() brought. False: nobody asked, and it is not used.

@@ -63,8 +63,7 @@ class Hub final : public Paths {
   void handle_packet(Instant now, Qpn qpn) override;
   void leave(Qpn qpn, bool destroyed) override;
   bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
-  void renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
-                   const std::function<bool()>& copies) override;
+  bool renew_pages(const core::MemoryRegion& region, int file) override;
   void wake_peer(Qpn qpn) override;
 
  private:
@@ -79,6 +78,7 @@ class Hub final : public Paths {
     Regions(Hub& its_hub, Qpn its_qpn) : hub(its_hub), qpn(its_qpn) {}
     void ask(Key rkey) override { hub.ask_for_region(*this, rkey); }
     void drop(Key rkey) override { mapped.erase(rkey.value()); }
+    void take_back_all() override { hub.nic_->take_back_all(qpn); }
 
     Hub& hub;
     const Qpn qpn;

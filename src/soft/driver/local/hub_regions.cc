@@ -22,9 +22,8 @@ using verbena::local::Want;
 
 namespace {
 
-// A thread that copies a piece and is not stopped ends within this, unless the machine is very busy; then the
-// pages are renewed without need.
-constexpr auto kLongestCopy = std::chrono::milliseconds(3);
+// A thread that copies a piece and is not stopped ends within this, also on a busy machine.
+constexpr auto kLongestCopy = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -76,18 +75,13 @@ bool Hub::wait_for_copy(Qpn qpn, const std::function<bool()>& copies) {
   const auto end = std::chrono::steady_clock::now() + kLongestCopy;
   while (copies()) {
     if (peer.has_hung_up()) return true;
-    if (std::chrono::steady_clock::now() > end) return false;
+    if (std::chrono::steady_clock::now() > end) return !copies();
     ::sched_yield();
   }
   return true;
 }
 
-// Without memory for it, the peer is waited for, however long.
-void Hub::renew_pages(const core::MemoryRegion& region, int file, Qpn qpn,
-                      const std::function<bool()>& copies) {
-  if (local::renew_pages(region.base, file)) return;
-  while (!wait_for_copy(qpn, copies)) continue;
-}
+bool Hub::renew_pages(const core::MemoryRegion& region, int file) { return local::renew_pages(region.base, file); }
 
 // ---- Regions of peers.
 
@@ -95,7 +89,8 @@ void Hub::ask_for_region(Regions& regions, Key rkey) {
   const Qpn qpn = regions.qpn;
   const Entry& entry = entries_.at(qpn.value());
   auto reached = reach({entry.peer.gid, options_.ids.value_of(entry.peer.qpn.value(), kQpnBits)});
-  const bool same_user = reached && *reached && (**reached).peer().uid == ::geteuid();
+  const bool same_user = reached && *reached && (**reached).peer().uid == ::geteuid() &&
+                         !is_scarce((**reached).descriptor());
   if (!same_user || !(**reached).send(Want{{options_.address, qpn}, entry.peer, rkey})) {
     in_vain_.emplace_back(qpn, rkey);
     return;

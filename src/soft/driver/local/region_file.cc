@@ -51,14 +51,19 @@ Descriptor read_only(int file) {
   return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-// A private mapping of the same file shows the same bytes, and keeps what is stored from then on to itself; a
-// page that was stored to is ours alone. Adding nothing to a byte is such a store.
+// A private mapping of the same file shows the same bytes, and keeps what is stored from then on to itself; a page that
+// was stored to is ours alone. Adding nothing to a byte is such a store. It is made elsewhere, where it may fail, and
+// moved into its place at once for all threads.
 bool renew_pages(std::byte* base, int file) {
   const std::uint64_t size = sealed_size(file);
   if (size == 0) return false;
-  if (::mmap(base, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED)
+  void* const fresh = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  if (fresh == MAP_FAILED) return false;
+  if (::madvise(fresh, size, MADV_DONTFORK) != 0 ||
+      ::mremap(fresh, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED) {
+    ::munmap(fresh, size);
     return false;
-  static_cast<void>(::madvise(base, size, MADV_DONTFORK));
+  }
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto touch_all = [base, size, page] {
     for (std::uint64_t at = 0; at < size; at += page)
