@@ -73,7 +73,9 @@ class Message {
 };
 
 // A wait for a message: co_await receiver.async_receive(). Nothing is allocated. Those who wait are served in
-// line. Threads: the engine's.
+// line.
+//
+// Lifetime: the receiver outlives it. Threads: the engine's.
 class [[nodiscard]] Receiving : private detail::Resumption {
  public:
   Receiving(ReceiverEnd& end, Instant deadline) : end_(&end), deadline_(deadline) {}

@@ -70,7 +70,9 @@ struct Outgoing {
 };
 
 // A message that waits for room: co_await sender.async_send(...). Nothing is allocated. It waits in line
-// behind those that began before. Destroyed meanwhile, it was not sent. Threads: the engine's.
+// behind those that began before. Destroyed meanwhile, it was not sent.
+//
+// Lifetime: the sender outlives it. Threads: the engine's.
 class [[nodiscard]] Sending : private detail::Resumption {
  public:
   Sending(SenderEnd& end, const Outgoing& message, Instant deadline)
@@ -89,7 +91,9 @@ class [[nodiscard]] Sending : private detail::Resumption {
   SendResult result_{SendStatus::NoCredit, 0, 0};
 };
 
-// A wait for buffers to come back: co_await sender.async_freed(id). Threads: the engine's.
+// A wait for buffers to come back: co_await sender.async_freed(id).
+//
+// Lifetime: the sender outlives it. Threads: the engine's.
 class [[nodiscard]] Freeing : private detail::Resumption {
  public:
   Freeing(SenderEnd& end, MessageId message, Instant deadline)
