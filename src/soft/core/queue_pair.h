@@ -29,8 +29,8 @@ struct QueuePairInit {
   bool signal_all = false;  // every send request is signaled
 };
 
-// Told before a request ends that was perhaps not carried out, and before a flush: with a completion the program has its
-// memory back.
+// Told before a request ends that was perhaps not carried out, and before a flush: with a completion the program has
+// its memory back.
 class RequestRecall {
  public:
   virtual ~RequestRecall() = default;

@@ -162,7 +162,8 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
     for (std::size_t second = 1; second < 12; ++second)
       for (std::size_t third = 1; third < 12; ++third) {
         const std::size_t length = first + second + third;
-        const ScatterGather from[] = {pair.a.sge(0, first), pair.a.sge(first, second), pair.a.sge(first + second, third)};
+        const ScatterGather from[] = {pair.a.sge(0, first), pair.a.sge(first, second),
+                                      pair.a.sge(first + second, third)};
         SendRequest request;
         request.opcode = Op::RdmaWrite;
         request.local = from;
@@ -171,7 +172,8 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
         pair.b.put(0, Bytes(80));
         pair.a.post(request);
         EXPECT_FALSE(pair.a.transport->emit(pair.now));
-        ASSERT_TRUE(pair.b.holds(72 - length, Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length))))
+        const Bytes sent(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
+        ASSERT_TRUE(pair.b.holds(72 - length, sent))
             << first << " " << second << " " << third;
         ASSERT_TRUE(pair.b.holds(0, Bytes(72 - length)) && pair.b.holds(72, Bytes(8)));
       }

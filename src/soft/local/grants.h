@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "soft/local/fence.h"
 #include "soft/local/ring_memory.h"
 #include "verbena/base/ids.h"
 
@@ -44,15 +45,7 @@ class GrantMemory {
   }
   std::uint64_t load_claim() const { return at(*claim_).load(std::memory_order_acquire); }
   void store_claim(std::uint64_t value) { at(*claim_).store(value, std::memory_order_release); }
-  void fence() {
-#if defined(__SANITIZE_THREAD__)
-    // The thread sanitizer knows no fence; on x86 any locked instruction is one.
-    std::atomic<std::uint64_t> own{0};
-    own.fetch_add(1, std::memory_order_seq_cst);
-#else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-  }
+  void fence() { full_fence(); }
 
  private:
   static std::atomic_ref<std::uint64_t> at(std::uint64_t& word) {

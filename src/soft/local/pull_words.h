@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "soft/local/fence.h"
+
 namespace verbena::local {
 
 struct CookieAt {
@@ -38,7 +40,7 @@ class PullWords {
   void refuse() const { word(3).store(1, std::memory_order_seq_cst); }
   // After a copy, which the processor must not do later.
   bool refuses() const {
-    std::atomic_thread_fence(std::memory_order_acquire);
+    full_fence();
     return word(3).load(std::memory_order_seq_cst) != 0;
   }
 

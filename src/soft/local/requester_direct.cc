@@ -109,7 +109,8 @@ bool Requester::store(const core::PieceList& pieces, std::byte* there, bool last
     const std::size_t of_end = gathered > left ? std::min(gathered - left, piece.size) : 0;
     const std::size_t front = piece.size - of_end;
     if (!core::dma_write(there, {piece.data, front}, last && left == 0 && of_end == 0)) return false;
-    if (of_end != 0 && !core::dma_read(end.data() + (kWord - left - of_end), {piece.data + front, of_end})) return false;
+    if (of_end != 0 && !core::dma_read(end.data() + (kWord - left - of_end), {piece.data + front, of_end}))
+      return false;
     there += front;
   }
   return gathered == 0 || core::dma_write(tail, end, true);

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "soft/local/fence.h"
+
 namespace verbena::local {
 
 class WakeMemory {
@@ -30,15 +32,7 @@ class WakeMemory {
   void store_sleeping(std::uint64_t value) {
     std::atomic_ref<std::uint64_t>(*word_).store(value, std::memory_order_relaxed);
   }
-  void fence() {
-#if defined(__SANITIZE_THREAD__)
-    // The thread sanitizer knows no fence; on x86 any locked instruction is one.
-    std::atomic<std::uint64_t> own{0};
-    own.fetch_add(1, std::memory_order_seq_cst);
-#else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-  }
+  void fence() { full_fence(); }
   bool operator==(const WakeMemory&) const = default;
 
  private:
