@@ -762,8 +762,10 @@ TEST(Hub, who_asks_as_another_user_gets_no_answer_and_no_path) {
         auto reached = reach({endpoint.gid, 0});
         if (!reached || !*reached) return std::string("not reached");
         const auto segment = Segment::create(layout_of(4096).bytes);
-        if (!segment || !(**reached).send(Hello{4096, foreign, endpoint}, segment->descriptor()))
-          return std::string("not asked");
+        if (!segment) return std::string("no memory");
+        // Who asks is known when it comes, before it has said anything.
+        const auto sent = (**reached).send(Hello{4096, foreign, endpoint}, segment->descriptor());
+        if (!sent) return std::string(sent.error().code() == ErrorCode::ConnectionLost ? "shown out" : "not asked");
         pollfd answer{(**reached).descriptor(), POLLIN, 0};
         if (::poll(&answer, 1, 60'000) != 1) return std::string("left to wait");
         return std::string((**reached).try_receive_answer() ? "answered" : "shown out");
