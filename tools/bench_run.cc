@@ -12,8 +12,8 @@ namespace verbena::tools {
 
 namespace {
 
-// Polls between two looks at the control link while nothing completes.
-constexpr std::uint32_t kIdlePolls = 256;
+// Polls between two looks at the control link and at the wish to stop.
+constexpr std::uint32_t kPollsPerGlance = 256;
 constexpr Duration kGlance = Duration::milliseconds(20);
 // Messages between two calls of the progress function.
 constexpr std::uint64_t kProgressStride = 256;
@@ -120,25 +120,20 @@ bool BenchRun::poll() {
 
 Result<void> BenchRun::poll_until(const Question& done, Duration patience) {
   Instant deadline = Instant::never();
-  std::uint32_t idle = 0;
   while (!done()) {
     const bool further = poll();
     if (error_) return *error_;
-    if (further) {
-      idle = 0;
-      deadline = Instant::never();
-      continue;
-    }
-    if (settings_.events) {
-      pairs_.wait(engine_.now() + kGlance, [this](const Completion& completion) { handle(completion); });
-    } else if (++idle % kIdlePolls != 0) {
-      continue;
-    }
+    if (further) deadline = Instant::never();
+    const bool waits = settings_.events && !further;
+    if (waits) pairs_.wait(engine_.now() + kGlance, [this](const Completion& completion) { handle(completion); });
+    // Also where every poll finds something: copies into a peer's memory are complete as soon as they are posted.
+    if (!waits && ++polls_ % kPollsPerGlance != 0) continue;
     // The other end may be waiting for this very processor.
-    std::this_thread::yield();
+    if (!further) std::this_thread::yield();
     if (stopped_()) return Error(ErrorCode::Cancelled, "interrupted");
     if (auto heard = listen(); !heard) return heard;
     const Instant now = engine_.now();
+    if (further) continue;
     if (deadline.is_never()) deadline = now + patience;
     if (now >= deadline && !done())
       return Error(ErrorCode::TimedOut, fmt::format("nothing came for {} s", patience.ns / 1'000'000'000));

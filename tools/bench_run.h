@@ -119,6 +119,7 @@ class BenchRun {
   ScatterGather piece_;     // what leaves or is read into
   std::vector<PairCount> counts_;
   std::vector<SendRequest> list_;
+  std::uint32_t polls_ = 0;  // over all waits: one that ends with its first poll counts too
   std::optional<nlohmann::json> told_;
   std::optional<Error> error_;
 };
