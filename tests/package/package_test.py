@@ -12,7 +12,9 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 # Types of the public API, and its functions outside of types; never a layer's names.
 PUBLIC_SYMBOL = re.compile(r"verbena::([A-Z]|detail::|(abort_on_bad_result_access|connect_with_retry|environment"
-                           r"|to_errno|to_error_code|to_string)\()")
+                           r"|to_errno|to_error_code|to_string)\("
+                           r"|messaging::((Freeing|Message|Receiver|Receiving|Reservation|Sender|Sending)::"
+                           r"|(all_protocols|parse_kind|recommend|to_string(\[abi:cxx11\])?|traits_of)\())")
 
 
 def check(condition, text):

@@ -32,5 +32,6 @@ int main() {
   std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(source.data()));
   must(connection.write(source.local(), must(RemoteMemory::from_bytes(connection.private_data()))).wait());
   must(connection.close());
+  must(messaging::Receiver::create(engine, {.kind = must(messaging::recommend({})).kind}));
   std::printf("%s\n", reinterpret_cast<const char*>(target.data()));
 }
