@@ -129,8 +129,8 @@ Result<void> Pingpong::wait_for_completions() {
   const Instant deadline = engine_.now() + settings_.timeout;
   std::size_t count = 0;
   while ((count = completions_->poll(batch)) == 0) {
-    if (engine_.run_once()) continue;
     if (stopped_()) return Error(ErrorCode::Cancelled, "interrupted");
+    if (engine_.run_once()) continue;
     if (engine_.now() >= deadline)
       return Error(ErrorCode::TimedOut, fmt::format("nothing from {} after {} of {} messages", peer_.gid.to_string(),
                                                     received_, settings_.iterations));

@@ -10,6 +10,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -119,16 +120,16 @@ class EngineState {
   void watch_deadline(Operation& operation);  // in flight, and has a deadline
   void forget(Operation& operation);          // takes it out of the lists
 
+  // With `looks`, done() may hold without any event, and is asked that often.
   template <class Predicate>
-  bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
+  bool run_until(Predicate&& done, Instant deadline = Instant::never(), std::optional<Duration> looks = {}) {
     const KeepWaited kept(*this);
-    while (!done()) {
-      if (run_once()) continue;
-      if (!deadline.is_never() && now() >= deadline) return done();
-      wait(deadline);
-    }
+    while (!done())
+      if (!run_or_wait(deadline, looks)) return done();
     return true;
   }
+  // run_once(), and wait() where it finds nothing. False when the deadline has come.
+  bool run_or_wait(Instant deadline, std::optional<Duration> looks = {});
   // For destructors: no coroutine resumes meanwhile.
   template <class Predicate>
   void drain_until(Predicate&& done) {
@@ -239,6 +240,7 @@ class EngineState {
   OperationList timed_;
   Instant next_deadline_ = Instant::never();
   bool active_ = true;  // something happened since the last look at the clock
+  std::uint32_t runs_ = 0;
   Instant last_activity_;
   detail::Resumptions resumptions_;
   std::list<Spawned> spawned_;

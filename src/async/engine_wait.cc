@@ -13,6 +13,8 @@ namespace verbena {
 
 namespace {
 
+constexpr std::uint32_t kRunsPerGlance = 16;
+
 void drain_counter(int fd) {
   std::uint64_t count;
   [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
@@ -73,6 +75,20 @@ bool EngineState::look_ahead() {
     }
   }
   return false;
+}
+
+// The deadline holds also where every run finds something: the clock is read after some of those only.
+bool EngineState::run_or_wait(Instant deadline, std::optional<Duration> looks) {
+  const bool found = run_once();
+  if (found && (deadline.is_never() || ++runs_ % kRunsPerGlance != 0)) return true;
+  if (deadline.is_never() && !looks) {
+    wait(deadline);
+    return true;
+  }
+  const Instant current = now();
+  if (current >= deadline) return false;
+  if (!found) wait(looks ? std::min(deadline, current + *looks) : deadline);
+  return true;
 }
 
 void EngineState::wait(Instant until) {

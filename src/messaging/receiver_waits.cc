@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "async/engine_state.h"
 #include "messaging/looking.h"
 #include "messaging/receiver_end.h"
 
@@ -31,7 +32,7 @@ Error ReceiverEnd::over_error() const {
 Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   Message message;
-  drive_until(engine_, deadline, looks(), [&] { return take({&message, 1}) != 0 || is_over(); });
+  engine_.run_until([&] { return take({&message, 1}) != 0 || is_over(); }, deadline, look_every(looks()));
   if (!message.empty()) return message;
   if (is_over()) return over_error();
   return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");

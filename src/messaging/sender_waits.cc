@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "async/engine_state.h"
 #include "messaging/looking.h"
 #include "messaging/sender_end.h"
 
@@ -107,7 +108,7 @@ Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration tim
     return !may_go_later(result.status);
   };
   const bool polls = looks() || limiter_.is_on();
-  drive_until(engine_, deadline, polls, tried);
+  engine_.run_until(tried, deadline, look_every(polls));
   if (result) return result.last;
   return refusal(result.status, message.size);
 }
@@ -118,7 +119,7 @@ Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
     if (looks() && is_open()) look();
     return freed_ >= message || state_ == State::Closed;
   };
-  drive_until(engine_, deadline, looks(), is_freed);
+  engine_.run_until(is_freed, deadline, look_every(looks()));
   if (freed_ >= message) return {};
   return state_ == State::Closed
              ? *error_

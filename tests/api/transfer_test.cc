@@ -113,6 +113,24 @@ TEST(Transfer, a_callback_resubmits_its_operation) {
   EXPECT_EQ(cell[0], 1000u);
 }
 
+TEST(Transfer, a_deadline_holds_where_every_run_finds_something) {
+  Pair pair;
+  Connection near = pair.connect();
+  MemoryRegion here = must(pair.client.allocate_memory(64)), there = must(pair.server.allocate_memory(64));
+  Operation operation;
+  std::uint64_t times = 0;
+  bool goes_on = true;
+  operation.on_done([&](Operation& self) {
+    ++times;
+    if (goes_on) self.submit();
+  });
+  near.write(operation, here.local(), there.remote());
+  EXPECT_FALSE(pair.engine.run_until([] { return false; }, Duration::milliseconds(20)));
+  EXPECT_GT(times, 1u);
+  goes_on = false;
+  EXPECT_TRUE(pair.engine.run_until([&] { return operation.done(); }, Duration::seconds(10)));
+}
+
 TEST(Transfer, a_full_queue_of_operations_finishes_in_order) {
   Pair pair;
   Connection near = pair.connect();

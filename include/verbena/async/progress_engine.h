@@ -52,11 +52,8 @@ class ProgressEngine {
   // Runs until done() holds or `deadline` has come, waiting in between as the options say. Returns done().
   template <class Predicate>
   bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
-    while (!done()) {
-      if (run_once()) continue;
-      if (!deadline.is_never() && now() >= deadline) return done();
-      wait(deadline);
-    }
+    while (!done())
+      if (!run_or_wait(deadline)) return done();
     return true;
   }
   template <class Predicate>
@@ -117,6 +114,7 @@ class ProgressEngine {
  private:
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
   void drive(const detail::Child& task, detail::Join& end);
+  bool run_or_wait(Instant deadline);
   std::unique_ptr<EngineState> state_;
 };
 
