@@ -2,6 +2,7 @@
 // From a kind to the protocol behind it.
 #include <string>
 
+#include "messaging/buffered_read.h"
 #include "messaging/buffered_write.h"
 #include "messaging/direct_read.h"
 #include "messaging/direct_write.h"
@@ -37,7 +38,8 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
 
 template <class End>
 Result<std::unique_ptr<End>> unknown(const Options& options) {
-  return Error(ErrorCode::NotSupported, "messages by " + to_string(options.kind) + ": not there yet");
+  return Error(ErrorCode::InvalidArgument, "there is no message protocol of number " +
+                                               std::to_string(static_cast<int>(options.kind.protocol)));
 }
 
 }  // namespace
@@ -61,6 +63,9 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
       break;
     case Protocol::DirectRead:
       end = std::make_unique<DirectReadSender>(engine, options);
+      break;
+    case Protocol::BufferedRead:
+      end = std::make_unique<BufferedReadSender>(engine, options);
       break;
     default:
       return unknown<SenderEnd>(options);
@@ -90,6 +95,9 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       break;
     case Protocol::DirectRead:
       end = std::make_unique<DirectReadReceiver>(engine, options);
+      break;
+    case Protocol::BufferedRead:
+      end = std::make_unique<BufferedReadReceiver>(engine, options);
       break;
     default:
       return unknown<ReceiverEnd>(options);

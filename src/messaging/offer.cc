@@ -86,8 +86,10 @@ Result<Settled> settle(const Offer& ours, const Offer& theirs) {
     return Error(ErrorCode::InvalidArgument, "one end speaks " + std::string(to_string(ours.kind.protocol)) +
                                                  ", the other " +
                                                  std::string(to_string(theirs.kind.protocol)));
-  return Settled{ours.role == Role::Receiver ? ours.kind : theirs.kind,
-                 std::min(ours.max_message_bytes, theirs.max_message_bytes),
+  const Offer& sender = ours.role == Role::Sender ? ours : theirs;
+  Kind kind = ours.role == Role::Receiver ? ours.kind : theirs.kind;
+  if (kind.protocol == Protocol::BufferedRead) kind.ring = sender.kind.ring;
+  return Settled{kind, std::min(ours.max_message_bytes, theirs.max_message_bytes),
                  std::min(ours.depth, theirs.depth)};
 }
 

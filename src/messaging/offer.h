@@ -44,7 +44,8 @@ struct Offer {
 };
 
 // What holds between two ends: the smaller sizes, and the receiver's choice of commit, acknowledgement and
-// ring. Errors: InvalidArgument (two senders, two receivers, two protocols), in words for both ends' users.
+// ring; of BufferedRead, where the ring is the sender's, the sender's choice of it. Errors: InvalidArgument
+// (two senders, two receivers, two protocols), in words for both ends' users.
 struct Settled {
   Kind kind{};
   std::uint32_t max_message_bytes = 0;

@@ -110,6 +110,22 @@ TEST(Offer, two_ends_agree_on_the_smaller_sizes_and_the_receivers_kind) {
   EXPECT_EQ(settle(ours, theirs).error().context(), "both ends are receivers");
 }
 
+TEST(Offer, a_ring_is_as_the_end_that_has_it_chose) {
+  for (const auto& [protocol, sender_decides] :
+       {std::pair{Protocol::BufferedRead, true}, std::pair{Protocol::BufferedWrite, false}})
+    for (const bool doubled : {false, true}) {
+      const auto ring = [](bool yes) { return yes ? RingMemory::DoubleMapped : RingMemory::Plain; };
+      Offer sender, receiver;
+      receiver.role = Role::Receiver;
+      sender.kind = {.protocol = protocol, .ring = ring(doubled)};
+      receiver.kind = {.protocol = protocol, .ring = ring(!doubled)};
+      for (const auto& settled : {settle(sender, receiver), settle(receiver, sender)}) {
+        ASSERT_TRUE(settled);
+        EXPECT_EQ(settled->kind.ring, ring(doubled == sender_decides));
+      }
+    }
+}
+
 TEST(Control, a_counter_is_found_again_from_its_lower_bits) {
   for (const std::uint64_t at_least :
        {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{Control::kNumberMask} - 2,

@@ -210,6 +210,7 @@ void ReceiverEnd::handle_control(ReceiverPeer& peer, const std::array<std::byte,
   if (!control || control->word != Control::Word::Finish || peer.total_)
     return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent what no sender sends"));
   peer.total_ = counter_near(peer.arrived_, control->number);
+  handle_finish(peer);
   answer_finish(peer);
   touch();
 }

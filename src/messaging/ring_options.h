@@ -15,7 +15,8 @@ namespace verbena::messaging {
 
 inline ring::Geometry geometry_of(const Settled& settled, std::uint64_t capacity) {
   ring::Geometry geometry{.capacity = capacity};
-  switch (settled.kind.commit) {
+  const bool reads = settled.kind.protocol == Protocol::BufferedRead;
+  switch (reads ? Commit::Offset : settled.kind.commit) {
     case Commit::Immediate:
       geometry.commit = ring::Commit::Immediate;
       geometry.max_messages = settled.depth;

@@ -42,7 +42,8 @@ inline std::vector<Way> every_way() {
         for (const auto ring : {messaging::RingMemory::Plain, messaging::RingMemory::DoubleMapped})
           all.push_back({{Protocol::BufferedWrite, commit, acknowledge, ring}, path});
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
-    for (const char* name : {"shared-write", "shared-write/double-mapped"})
+    for (const char* name :
+         {"shared-write", "shared-write/double-mapped", "buffered-read", "buffered-read/double-mapped"})
       all.push_back({must(messaging::parse_kind(name)), path});
   return all;
 }

@@ -28,7 +28,8 @@ struct Options {
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds; of
   // SharedReceive, the receives of all senders together.
   std::uint32_t depth = 64;
-  // Of a ring, for the protocols that have one.
+  // Of a ring, for the protocols that have one. Of BufferedRead, the sender's; a receiver takes none that is
+  // larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   std::uint32_t max_senders = 64;  // that a receiver takes
   RateLimit rate{};                // of a sender

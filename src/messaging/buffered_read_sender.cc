@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "messaging/buffered_read.h"
+#include "messaging/ring/memory.h"
+
+namespace verbena::messaging {
+
+Result<void> BufferedReadSender::open() {
+  auto capacity = ring_capacity(options());
+  if (!capacity) return capacity.error();
+  capacity_ = *capacity;
+  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  const Access access = Access::LocalWrite | Access::RemoteRead | Access::RemoteWrite;
+  auto ring = RegisteredRing::create(domain(), capacity_, options().kind.ring, ReadRing::kLines, access);
+  if (!ring) return ring.error();
+  ring_ = std::move(*ring);
+  return {};
+}
+
+QueuePairCapabilities BufferedReadSender::queues() const {
+  return {.max_send_requests = 0,
+          .max_receive_requests = 0,
+          .max_send_segments = 1,
+          .max_receive_segments = 1,
+          .max_inline_bytes = 0};
+}
+
+void BufferedReadSender::offer(Offer& ours) const {
+  ours.memory = ring_.region.remote();
+  ours.extra = capacity_;
+}
+
+Result<void> BufferedReadSender::start(const Offer& theirs) {
+  if (theirs.extra < capacity_)
+    return Error(ErrorCode::InvalidArgument, "the receiver takes rings of at most " +
+                                                 std::to_string(theirs.extra) + " bytes, and this one has " +
+                                                 std::to_string(capacity_));
+  const ring::Geometry geometry = geometry_of(settled(), capacity_);
+  const auto image = ring_.region.bytes().first(static_cast<std::size_t>(geometry.memory_bytes()));
+  writer_.emplace(geometry, image);
+  return {};
+}
+
+std::uint64_t BufferedReadSender::credits() const {
+  if (!writer_ || !writer_->try_reserve(settled().max_message_bytes)) return 0;
+  const ring::Geometry& geometry = writer_->geometry();
+  const std::uint64_t free = geometry.capacity - (writer_->position() - writer_->head());
+  return std::max<std::uint64_t>(1, free / geometry.frame_bytes(settled().max_message_bytes));
+}
+
+// ---- Sending.
+
+// False when nothing more was given back, or the receiver lies.
+bool BufferedReadSender::take_head() {
+  const std::uint64_t before = writer_->head();
+  const std::uint64_t head = ring::load_word(line(ReadRing::kHead));
+  if (head == before) return false;
+  if (const ring::Fault fault = writer_->handle_head(head); fault != ring::Fault::None) {
+    fail(Error(ErrorCode::ProtocolError, std::string(to_string(fault))));
+    return false;
+  }
+  touch();
+  return true;
+}
+
+SendStatus BufferedReadSender::add(const Outgoing& message) {
+  auto place = writer_->try_reserve(message.size);
+  if (!place && take_head()) place = writer_->try_reserve(message.size);
+  if (!place) return is_open() ? SendStatus::NoCredit : SendStatus::Closed;
+  if (message.size != 0) std::memcpy(writer_->payload(*place).data(), message.data, message.size);
+  // The image is the ring itself: what is left to write is a word that is not in it.
+  const ring::WriteList writes = writer_->commit(*place);
+  for (const ring::RemoteWrite& write : writes.view())
+    if (write.source == ring::RemoteWrite::Source::Word)
+      std::memcpy(ring_.region.data() + write.offset, &write.word, ring::kWordBytes);
+  return SendStatus::Ok;
+}
+
+void BufferedReadSender::publish() {
+  if (const auto tail = writer_->publish()) ring::store_word(line(ReadRing::kTail), tail->word);
+}
+
+// All of it is copied: the caller's memory is free at once.
+SendResult BufferedReadSender::put(std::span<const Outgoing> messages) {
+  SendResult result;
+  for (const Outgoing& message : messages) {
+    result.status = add(message);
+    if (!result) break;
+    ++result.taken;
+  }
+  publish();
+  set_freed(sent() + result.taken);
+  return result;
+}
+
+std::optional<SenderEnd::Room> BufferedReadSender::reserve(std::uint32_t, SendStatus& why_not) {
+  if (buffers_.empty()) {
+    auto buffers = domain().allocate_memory(stride_ * options().depth, Access::None);
+    if (buffers) {
+      buffers_ = std::move(*buffers);
+      free_.reserve(options().depth);
+      for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
+    }
+  }
+  if (free_.empty()) {
+    why_not = SendStatus::NoBuffer;
+    return std::nullopt;
+  }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  return Room{{buffer(slot), settled().max_message_bytes}, slot};
+}
+
+SendResult BufferedReadSender::commit(std::uint64_t reserved, std::uint32_t bytes) {
+  const auto slot = static_cast<std::uint32_t>(reserved);
+  const Outgoing message = Outgoing::copy({buffer(slot), bytes});
+  const SendResult result = put({&message, 1});
+  if (result) free_.push_back(slot);
+  return result;
+}
+
+Result<void> BufferedReadSender::handle_given_back(std::uint32_t) {
+  return Error(ErrorCode::ProtocolError, "the receiver says what it has to write into the ring's head");
+}
+
+}  // namespace verbena::messaging

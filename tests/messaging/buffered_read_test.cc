@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// BufferedRead: the sender issues nothing, whole spans are read; rings, tails and heads that lie.
+#include "messaging/buffered_read.h"
+
+#include <cstring>
+
+#include "messaging/offer.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using messaging::Offer;
+using messaging::ReadRing;
+using messaging::Role;
+
+constexpr Duration kPatience = Duration::seconds(20);
+constexpr std::uint64_t kCapacity = 16384;
+
+Options small() { return {.max_message_bytes = 600, .depth = 4, .ring_bytes = kCapacity, .max_senders = 2}; }
+
+class BufferedRead : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, BufferedRead, ::testing::ValuesIn([] {
+                           std::vector<Way> ways;
+                           for (const Way& way : every_way())
+                             if (way.kind.protocol == Protocol::BufferedRead) ways.push_back(way);
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(BufferedRead, a_sender_posts_nothing_for_a_message_and_many_are_read_at_once) {
+  Ends ends(GetParam(), small());
+  Sender sender = ends.connect();
+  const std::uint64_t posts = sender.counters().posts;
+  std::uint32_t sent = 0, got = 0;
+  const auto both = [&] {
+    while (sent < 1000 && sender.try_send(text_of_message(0, sent, sent % 601))) ++sent;
+    while (auto message = ends.receiver->try_receive()) {
+      EXPECT_TRUE(is_message(*message, got, got % 601)) << got;
+      ++got;
+    }
+    return got == 1000;
+  };
+  ASSERT_TRUE(ends.engine.run_until(both, kPatience)) << got << " of " << sent;
+  EXPECT_EQ(sender.counters().posts, posts);
+  EXPECT_EQ(sender.counters().credit_messages, 0u);
+  EXPECT_LE(ends.receiver->counters().credit_messages, 1000 * 400 / (kCapacity / 8));
+}
+
+TEST_P(BufferedRead, messages_are_given_back_in_any_order_and_stay_whole_until_then) {
+  Ends ends(GetParam(), small());
+  Sender sender = ends.connect();
+  std::vector<std::pair<std::uint32_t, Message>> held;
+  std::uint32_t sent = 0, got = 0;
+  const auto both = [&] {
+    while (sent < 2000 && sender.try_send(text_of_message(0, sent, sent * 7 % 601))) ++sent;
+    while (auto message = ends.receiver->try_receive()) {
+      held.emplace_back(got++, std::move(*message));
+      if (held.size() != 7 && got != 2000) continue;
+      for (; !held.empty(); held.pop_back()) {  // the last first
+        const auto& [n, whole] = held.back();
+        EXPECT_TRUE(is_message(whole, n, n * 7 % 601)) << n;
+      }
+    }
+    return got == 2000 && held.empty();
+  };
+  ASSERT_TRUE(ends.engine.run_until(both, kPatience)) << got << " of " << sent;
+}
+
+TEST_P(BufferedRead, lent_memory_is_free_at_once) {
+  Ends ends(GetParam(), small());
+  Sender sender = ends.connect();
+  MemoryRegion memory = must(ends.client.allocate_memory(600));
+  fill(memory, 5);
+  EXPECT_EQ(must(sender.lend(LentMemory::of(memory, 0, 600), kPatience)), 1u);
+  EXPECT_EQ(sender.freed(), 1u);
+  const std::vector<std::byte> text(memory.bytes().begin(), memory.bytes().end());
+  fill(memory, 6);
+  const Message message = must(ends.receiver->receive(kPatience));
+  EXPECT_TRUE(std::equal(text.begin(), text.end(), message.bytes().begin(), message.bytes().end()));
+}
+
+TEST_P(BufferedRead, a_ring_that_the_receiver_does_not_take_is_refused_to_both) {
+  Ends ends(GetParam(), small());
+  Options here = ends.options;
+  here.ring_bytes = 2 * kCapacity;
+  expect_error(ends.try_connect(here), ErrorCode::InvalidArgument, "takes rings of at most 16384 bytes");
+  ASSERT_EQ(ends.refused.size(), 1u);
+  EXPECT_THAT(ends.refused[0], ::testing::HasSubstr("the sender has a ring of 32768 bytes"));
+  here.ring_bytes = kCapacity / 2;
+  Sender sender = must(ends.try_connect(here));
+  must(sender.send(text_of_message(0, 1, 600)));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 600));
+}
+
+TEST_P(BufferedRead, the_ring_is_mapped_as_its_sender_chose) {
+  Ends ends(GetParam(), small());
+  Options here = ends.options;
+  const bool doubled = here.kind.ring == messaging::RingMemory::DoubleMapped;
+  here.kind.ring = doubled ? messaging::RingMemory::Plain : messaging::RingMemory::DoubleMapped;
+  Sender sender = must(ends.try_connect(here));
+  EXPECT_EQ(sender.kind(), here.kind);
+  for (std::uint32_t n = 0; n < 200; ++n) {
+    must(sender.send(text_of_message(0, n, n * 11 % 601), kPatience));
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, n * 11 % 601));
+  }
+}
+
+// ---- Those that lie.
+
+Offer offer_of(Role role, const Options& options, const RemoteMemory& memory, std::uint64_t capacity) {
+  Offer offer;
+  offer.role = role;
+  offer.kind = options.kind;
+  offer.max_message_bytes = options.max_message_bytes;
+  offer.depth = options.depth;
+  offer.memory = memory;
+  offer.extra = capacity;
+  return offer;
+}
+
+// What a ring of kCapacity takes of the address space.
+std::uint64_t ring_bytes(const Way& way) {
+  return kCapacity * (way.kind.ring == messaging::RingMemory::DoubleMapped ? 2 : 1);
+}
+
+// A sender of our own making with that tail and that first word, beside an honest one; how it ended.
+std::string end_of_a_ring(const Way& way, std::uint64_t tail, std::uint64_t word) {
+  Ends ends(way, small());
+  std::string how_it_ended;
+  ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
+    if (peer == 1) how_it_ended = how ? "well" : how.error().to_string();
+  });
+  Sender honest = ends.connect();
+  const std::uint64_t lines = ring_bytes(way);
+  auto memory =
+      must(ends.client.protection_domain().allocate_memory(lines + ReadRing::kLines, Access::RemoteRead));
+  std::memcpy(memory.data(), &word, 8);
+  std::memcpy(memory.data() + lines + ReadRing::kTail, &tail, 8);
+  Connection liar = must(Connection::prepare(ends.engine));
+  const auto bytes = offer_of(Role::Sender, ends.options, memory.remote(), kCapacity).to_bytes();
+  must(liar.connect_to(ends.listener->address().to_string(), bytes));
+  const auto is_told = [&] { return ends.receiver->try_receive() || !how_it_ended.empty(); };
+  EXPECT_TRUE(ends.engine.run_until(is_told, kPatience));
+  must(honest.send(text_of_message(0, 1, 500)));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 500));
+  must(honest.close(kPatience));
+  return how_it_ended;
+}
+
+TEST_P(BufferedRead, tails_and_lengths_that_lie_end_their_sender_alone) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  struct Lie {
+    std::uint64_t tail, word;
+    const char* what;
+  };
+  const Lie lies[] = {
+      {kCapacity + 64, 0, "tail goes back, over what was not released"},
+      {std::uint64_t{1} << 63, 0, "tail goes back, over what was not released"},
+      {65, 0, "or between frames"},
+      {64, 0, "a word that begins no message"},
+      {64, ring::message_word(8) ^ std::uint64_t{1} << 40, "a word that begins no message"},
+      {64, ring::message_word(57), "a length that the ring does not hold"},
+      {kCapacity, ring::message_word(0xffffffff), "a length that the ring does not hold"},
+      {kCapacity, ring::skip_word(), "skips where nothing is to be skipped"},
+  };
+  for (const Lie& lie : lies)
+    EXPECT_THAT(end_of_a_ring(GetParam(), lie.tail, lie.word),
+                AllOf(HasSubstr("ProtocolError"), HasSubstr(lie.what)));
+}
+
+TEST_P(BufferedRead, rings_that_are_none_are_refused) {
+  Ends ends(GetParam(), small());
+  const RemoteMemory enough{.address = 4096, .length = 1 << 20, .rkey = Key{7}};
+  RemoteMemory little = enough;
+  little.length = kCapacity + ReadRing::kLines - 1;
+  const bool doubled = GetParam().kind.ring == messaging::RingMemory::DoubleMapped;
+  const std::tuple<RemoteMemory, std::uint64_t, const char*> lies[] = {
+      {enough, 0, "a ring of 0 bytes"},
+      {enough, 5000, "a ring of 5000 bytes"},
+      {enough, std::uint64_t{1} << 63, "a ring of 9223372036854775808 bytes"},
+      {enough, 1024, doubled ? "not whole pages" : "does not hold its longest message"},
+      {little, kCapacity, "in memory of 16511"},
+  };
+  for (const auto& [memory, capacity, what] : lies) {
+    ends.refused.clear();
+    Connection liar = must(Connection::prepare(ends.engine));
+    const auto bytes = offer_of(Role::Sender, ends.options, memory, capacity).to_bytes();
+    static_cast<void>(liar.connect_to(ends.listener->address().to_string(), bytes));
+    EXPECT_TRUE(ends.engine.run_until([&] { return !ends.refused.empty(); }, kPatience));
+    EXPECT_THAT(ends.refused.at(0), ::testing::ContainsRegex("ProtocolError|InvalidArgument"));
+    EXPECT_THAT(ends.refused.at(0), ::testing::HasSubstr(what));
+  }
+}
+
+TEST_P(BufferedRead, a_receiver_whose_head_lies_is_left) {
+  for (const std::uint64_t head : {std::uint64_t{1} << 20, std::uint64_t{63}, std::uint64_t{0} - 64}) {
+    Ends ends(GetParam(), small());
+    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+    std::optional<Connection> liar;
+    Offer theirs;
+    const auto bytes = offer_of(Role::Receiver, ends.options, {}, kCapacity).to_bytes();
+    listener.on_request([&] {
+      ConnectionRequest request = std::move(*listener.poll_request());
+      theirs = must(Offer::from_bytes(request.private_data()));
+      liar = must(request.accept({.device = &ends.server}, bytes));
+    });
+    Sender sender = must(Sender::connect(ends.engine, listener.address().to_string(), ends.options));
+    must(liar->wait_established());
+    while (sender.try_send(text_of_message(0, 1, 600))) {
+    }
+    EXPECT_EQ(sender.try_send({}).status, SendStatus::Ok);  // shorter
+    auto word = must(ends.server.protection_domain().allocate_memory(64));
+    std::memcpy(word.data(), &head, 8);
+    const std::uint64_t place = ring_bytes(GetParam()) + ReadRing::kHead;
+    must(liar->write(word.local(0, 8), must(theirs.memory.sub_range(place, 8))).wait(kPatience));
+    expect_error(sender.send(text_of_message(0, 1, 600), kPatience), ErrorCode::ProtocolError,
+                 "the peer's head goes back");
+    EXPECT_TRUE(sender.closed());
+  }
+}
+
+}  // namespace
+}  // namespace verbena
