@@ -174,8 +174,8 @@ bool stands_still(pid_t pid) {
   return end != std::string::npos && (text[end + 2] == 'T' || text[end + 2] == 'Z');
 }
 
-// Ends each connection while the peer stands still, in whatever it was doing. Says how often its pages had to
-// be renewed, or what was wrong.
+// Ends each connection while the peer stands still, in whatever it was doing; until that was a copy, if anything can
+// show it. Says how often its pages had to be renewed, or what was wrong.
 void outlive_stopped_writers(bool deregister, const std::function<void(const std::string&)>& say) {
   using namespace std::chrono_literals;
   Device device = opened();
@@ -183,12 +183,16 @@ void outlive_stopped_writers(bool deregister, const std::function<void(const std
   MemoryRegion memory = must(device.allocate_memory(kBytes));
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
-  for (int round = 0; round < 16; ++round) {
+  const auto goes_on = [&](int round) {
+    return round < 16 || (!deregister && round < 400 && counter(device, "regions_renewed") == 0);
+  };
+  for (int round = 0; goes_on(round); ++round) {
     std::optional<ConnectionRequest> request(must(listener.wait_request(Duration::seconds(30))));
     pid_t pid = 0;
     std::memcpy(&pid, request->private_data().data(), sizeof pid);
     std::optional<Connection> connection(must(request->accept({}, memory.remote().to_bytes())));
-    run_for(engine, Duration::microseconds(4000 + 137 * (round % 16)));
+    // Longer and longer, where this is not enough for the first straight copy to begin.
+    run_for(engine, Duration::microseconds((4000 + 137 * (round % 16)) * (1 + round / 16)));
     ::kill(pid, SIGSTOP);
     while (!stands_still(pid)) std::this_thread::sleep_for(100us);
     if (deregister) {

@@ -3,23 +3,17 @@
 // never in parts.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/assert.h"
+#include "base/shared_word.h"
 
 namespace verbena::ring {
 
-inline std::uint64_t load_word(const std::byte* at) {
-  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
-  return std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
-}
-inline void store_word(std::byte* at, std::uint64_t value) {
-  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at))
-      .store(value, std::memory_order_release);
-}
+inline std::uint64_t load_word(const std::byte* at) { return load_shared(at); }
+inline void store_word(std::byte* at, std::uint64_t value) { store_shared(at, value); }
 
 // A value; the memory, zero at first, outlives it.
 class RingMemory {

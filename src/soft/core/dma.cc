@@ -6,14 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define VERBENA_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VERBENA_TSAN 1
-#endif
-#endif
+#include "base/shared_word.h"
 
 namespace verbena::core {
 
@@ -38,6 +31,7 @@ bool is_aligned8(const std::byte* p) { return (reinterpret_cast<std::uintptr_t>(
 
 void store(std::byte* to, std::span<const std::byte> from, bool publish) {
   const std::size_t n = from.size();
+  shared_order::release();
   if (!publish) return copy_in(to, from.data(), n);
   if (n >= 8 && is_aligned8(to + n)) {
     copy_in(to, from.data(), n - 8);
@@ -57,7 +51,9 @@ bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
 }
 
 bool dma_read(std::byte* to, std::span<const std::byte> from) {
-  return from.empty() || fault_guard::run([=] { copy_out(to, from.data(), from.size()); });
+  const bool whole = from.empty() || fault_guard::run([=] { copy_out(to, from.data(), from.size()); });
+  shared_order::acquire();
+  return whole;
 }
 
 std::optional<std::uint64_t> dma_compare_swap(std::byte* at, std::uint64_t compare, std::uint64_t swap) {

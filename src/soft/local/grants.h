@@ -13,11 +13,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include "base/shared_word.h"
 #include "soft/local/fence.h"
 #include "soft/local/ring_memory.h"
 #include "verbena/base/ids.h"
@@ -32,28 +32,21 @@ class GrantMemory {
  public:
   // `table`: kGrantTableBytes of shared memory, `claim`: 8 bytes; aligned, zero at first, on lines of their
   // writers.
-  GrantMemory(std::byte* table, std::byte* claim)
-      : table_(reinterpret_cast<std::uint64_t*>(table)), claim_(reinterpret_cast<std::uint64_t*>(claim)) {}
+  GrantMemory(std::byte* table, std::byte* claim) : table_(table), claim_(claim) {}
 
-  std::uint64_t load_changes() const { return at(table_[0]).load(std::memory_order_relaxed); }
-  void store_changes(std::uint64_t value) { at(table_[0]).store(value, std::memory_order_relaxed); }
-  std::uint64_t load_grant(std::uint32_t slot) const {
-    return at(table_[1 + slot]).load(std::memory_order_acquire);
-  }
-  void store_grant(std::uint32_t slot, std::uint64_t key) {
-    at(table_[1 + slot]).store(key, std::memory_order_release);
-  }
-  std::uint64_t load_claim() const { return at(*claim_).load(std::memory_order_acquire); }
-  void store_claim(std::uint64_t value) { at(*claim_).store(value, std::memory_order_release); }
+  std::uint64_t load_changes() const { return load_shared(table_); }
+  void store_changes(std::uint64_t value) { store_shared(table_, value); }
+  std::uint64_t load_grant(std::uint32_t slot) const { return load_shared(place_of(slot)); }
+  void store_grant(std::uint32_t slot, std::uint64_t key) { store_shared(place_of(slot), key); }
+  std::uint64_t load_claim() const { return load_shared(claim_); }
+  void store_claim(std::uint64_t value) { store_shared(claim_, value); }
   void fence() { full_fence(); }
 
  private:
-  static std::atomic_ref<std::uint64_t> at(std::uint64_t& word) {
-    return std::atomic_ref<std::uint64_t>(word);
-  }
+  std::byte* place_of(std::uint32_t slot) const { return table_ + 8 * (1 + std::size_t{slot}); }
 
-  std::uint64_t* table_;
-  std::uint64_t* claim_;
+  std::byte* table_;
+  std::byte* claim_;
 };
 
 // The owner's side. One thread at a time.

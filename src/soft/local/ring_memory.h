@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/assert.h"
+#include "base/shared_word.h"
 
 namespace verbena::local {
 
@@ -32,10 +33,10 @@ class RingMemory {
   std::uint32_t capacity() const { return capacity_; }
   std::byte* data() const { return base_ + 2 * kWriterBytes; }
 
-  std::uint64_t load_head() const { return word(base_).load(std::memory_order_acquire); }
-  void store_head(std::uint64_t value) { word(base_).store(value, std::memory_order_release); }
-  std::uint64_t load_tail() const { return word(base_ + kWriterBytes).load(std::memory_order_acquire); }
-  void store_tail(std::uint64_t value) { word(base_ + kWriterBytes).store(value, std::memory_order_release); }
+  std::uint64_t load_head() const { return load_shared(base_); }
+  void store_head(std::uint64_t value) { store_shared(base_, value); }
+  std::uint64_t load_tail() const { return load_shared(base_ + kWriterBytes); }
+  void store_tail(std::uint64_t value) { store_shared(base_ + kWriterBytes, value); }
   std::uint64_t load_header(std::uint32_t offset) const {
     return word(data() + offset).load(std::memory_order_relaxed);
   }

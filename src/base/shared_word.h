@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// ThreadSanitizer knows memory by its address. Where both ends of a connection are in one process, memory that they
+// share is there at two addresses, and a release at one with an acquire at the other is no order to it. Who releases
+// or acquires in such memory says so here: to ThreadSanitizer alone, and at one place for all.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__)
+#define VERBENA_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VERBENA_TSAN 1
+#endif
+#endif
+
+#ifdef VERBENA_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace verbena::shared_order {
+
+#ifdef VERBENA_TSAN
+inline char place;
+inline void release() { __tsan_release(&place); }
+inline void acquire() { __tsan_acquire(&place); }
+#else
+inline void release() {}
+inline void acquire() {}
+#endif
+
+}  // namespace verbena::shared_order
+
+namespace verbena {
+
+// 8 bytes, aligned, that somebody else writes too.
+inline std::uint64_t load_shared(const std::byte* at) {
+  auto* word = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at));
+  const std::uint64_t value = std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_acquire);
+  shared_order::acquire();
+  return value;
+}
+inline void store_shared(std::byte* at, std::uint64_t value) {
+  shared_order::release();
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
+}
+
+}  // namespace verbena
