@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one test of `verbena bench message` is, and what came of it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "verbena/base/device_info.h"
+#include "verbena/base/result.h"
+#include "verbena/base/time.h"
+#include "verbena/messaging/protocol.h"
+
+namespace verbena::tools {
+
+enum class MessageMeasure : std::uint8_t {
+  Latency,    // a message there and one back, one at a time
+  Bandwidth,  // as many bytes as go, from every sender
+  Rate,       // as many messages as go
+};
+inline constexpr std::string_view kMessageMeasureNames[] = {"lat", "bw", "rate"};
+
+struct MessageTest {
+  messaging::Kind kind{};
+  PathChoice path = PathChoice::Auto;  // of both ends' devices
+  MessageMeasure measure = MessageMeasure::Latency;
+  std::uint32_t size = 8;          // bytes of a message
+  std::uint32_t senders = 1;       // connections to one receiver
+  std::uint32_t threads = 1;       // pairs of a sending and a receiving thread, each with devices of its own (N:N)
+  std::uint32_t batch = 1;         // messages handed over at once
+  std::uint32_t window = 64;       // messages in flight: messaging::Options::depth
+  std::uint64_t ring_bytes = 1u << 20;
+  std::uint64_t iterations = 1000;  // messages of each sender; there and back is one
+  std::uint32_t duration = 0;       // seconds; 0: `iterations` counts
+
+  // "buffered-write/reversed lat, 8 bytes"
+  std::string name() const;
+};
+
+// Times in microseconds. Of a latency: half of there and back.
+struct MessageRow {
+  MessageTest test{};
+  messaging::Kind kind{};  // as settled: a commit may be another than asked for
+  std::uint64_t messages = 0;
+  Duration elapsed{};
+  double minimum = 0, typical = 0, average = 0, deviation = 0, p99 = 0, p999 = 0, maximum = 0;
+  double overhead = 0;  // of the sender's thread for a message: what try_send() took, on average
+  std::uint64_t sender_bytes = 0, receiver_bytes = 0;  // registered memory
+
+  double messages_per_second() const {
+    return elapsed.ns == 0 ? 0 : static_cast<double>(messages) * 1e9 / static_cast<double>(elapsed.ns);
+  }
+  double bytes_per_second() const { return messages_per_second() * test.size; }
+};
+
+nlohmann::json to_json(const MessageTest& test);
+nlohmann::json to_json(const MessageRow& row);
+// Errors: ProtocolError, naming the member.
+Result<MessageTest> message_test_of(const nlohmann::json& json);
+
+}  // namespace verbena::tools
