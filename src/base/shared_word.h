@@ -8,21 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__SANITIZE_THREAD__)
-#define VERBENA_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define VERBENA_TSAN 1
-#endif
-#endif
+#include "base/sanitizer.h"
 
-#ifdef VERBENA_TSAN
+#ifdef VERBENA_THREAD_SANITIZER
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace verbena::shared_order {
 
-#ifdef VERBENA_TSAN
+#ifdef VERBENA_THREAD_SANITIZER
 inline char place;
 inline void release() { __tsan_release(&place); }
 inline void acquire() { __tsan_acquire(&place); }

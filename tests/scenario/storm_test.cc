@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/sanitizer.h"
 #include "sim/operation.h"
 #include "sim/run.h"
 #include "soft/cm/types.h"
@@ -14,17 +15,7 @@
 namespace verbena::sim {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 300;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr std::uint64_t kSeeds = 300;
-#else
-constexpr std::uint64_t kSeeds = 10'000;
-#endif
-#else
-constexpr std::uint64_t kSeeds = 10'000;
-#endif
+constexpr std::uint64_t kSeeds = kSanitized ? 300 : 10'000;
 
 std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);

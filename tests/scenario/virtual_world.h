@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,7 @@ class VirtualWorld {
     return *hosts_.back();
   }
   Instant now() const { return now_; }
-  // Over every datagram and when it arrived.
+  // Over every datagram: when it arrived, its length, its BTH. What follows may tell addresses of memory.
   std::uint64_t hash() const { return hash_; }
   std::uint64_t lost() const { return lost_; }
 
@@ -90,7 +91,8 @@ class VirtualWorld {
     const auto more = random_.below(static_cast<std::uint64_t>(options_.jitter.ns) + 1);
     const Instant at = now_ + options_.delay + Duration{static_cast<std::int64_t>(more)};
     hash_ = (hash_ ^ static_cast<std::uint64_t>(at.ns)) * 0x9e3779b97f4a7c15u + d.bytes.size();
-    for (const std::byte b : d.bytes) hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3u;
+    const auto bth = std::span(d.bytes).first(std::min(d.bytes.size(), wire::kBthBytes));
+    for (const std::byte b : bth) hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3u;
     inboxes_[d.path.destination].emplace(at, std::move(d));
   }
 

@@ -15,7 +15,7 @@ namespace {
 // Remote access races with the application by design, as a NIC's does. Under ThreadSanitizer the bytes come in by
 // relaxed atomics, so that who reads too early still shows. It does not see them go out: a READ that is asked for
 // again, as its answer was late, is answered with what is there by then, and nobody takes that answer.
-#ifdef VERBENA_TSAN
+#ifdef VERBENA_THREAD_SANITIZER
 void copy_in(std::byte* to, const std::byte* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) std::atomic_ref(to[i]).store(from[i], std::memory_order_relaxed);
 }

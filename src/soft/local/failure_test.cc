@@ -7,6 +7,7 @@
 
 #include "base/fault_guard.h"
 #include "base/rnr_timer.h"
+#include "base/sanitizer.h"
 #include "soft/core/shared_receive_queue.h"
 #include "soft/local/test_pair.h"
 #include "soft/local/transport.h"
@@ -478,7 +479,7 @@ class Pages {
 };
 
 TEST(LocalMemory, f30_registered_memory_that_is_gone_ends_the_request_that_meets_it) {
-#if defined(__SANITIZE_THREAD__)
+#ifdef VERBENA_THREAD_SANITIZER
   GTEST_SKIP() << "the sanitizer's own atomics hold a lock where they fault";
 #endif
   for (const bool here : {true, false})

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/sanitizer.h"
+
 namespace verbena::local {
 
 inline void full_fence() {
-#if defined(__SANITIZE_THREAD__)
+#ifdef VERBENA_THREAD_SANITIZER
   // The thread sanitizer knows no fence; on x86 any locked instruction is one.
   std::atomic<std::uint64_t> own{0};
   own.fetch_add(1, std::memory_order_seq_cst);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/sanitizer.h"
 #include "soft/driver/test_stepped_process.h"
 #include "soft/driver/udp/test_member.h"
 #include "soft/driver/udp/test_network.h"
@@ -78,7 +79,7 @@ class AddressKillSweep : public ::testing::Test {
     if (points_ != 0) say_points(points_, "the shared address");
   }
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
+#ifdef VERBENA_THREAD_SANITIZER
     GTEST_SKIP() << "the thread sanitizer makes too many instructions of each";
 #endif
     if (!TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
