@@ -124,6 +124,8 @@ void DirectReadReceiver::release_slot(Peer& peer, std::uint32_t slot) {
 
 bool DirectReadReceiver::start_read(Peer& peer) {
   if (peer.is_cut_off() || peer.announced.empty()) return false;
+  // Also where the program has a place for each: what it does not take is not fetched for ever.
+  if (peer.waiting + peer.reading.size() >= options().depth) return false;
   const Announcement it = peer.announced.front();
   Fetch fetch{&peer, kNoSlot, it.bytes, 0};
   ScatterGather target;
@@ -205,6 +207,7 @@ std::size_t DirectReadReceiver::poll(std::span<Message> out) {
     const auto* const data = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(it.address));
     out[i] = it.peer->hand_out({data, it.bytes}, it.slot);
   }
+  if (count != 0) start_reads();
   return count;
 }
 

@@ -41,6 +41,32 @@ TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_el
   must(sender.close(kPatience));
 }
 
+TEST_P(DirectRead, a_program_with_places_for_all_that_takes_nothing_holds_its_sender_back) {
+  constexpr std::uint32_t kDepth = 4, kSize = 64, kMessages = 50;
+  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = kDepth, .max_senders = 1});
+  MemoryRegion theirs = must(ends.client.allocate_memory(kSize));
+  MemoryRegion ours = must(ends.server.allocate_memory(std::size_t{kSize} * kMessages));
+  std::uint32_t places = 0;
+  ends.receiver->on_place([&](messaging::PeerId, std::uint32_t) -> std::optional<LentMemory> {
+    return LentMemory::of(ours, std::uint64_t{kSize} * (places++ % kMessages), kSize);
+  });
+  Sender sender = ends.connect();
+  std::uint32_t sent = 0;
+  const auto send_on = [&] {
+    while (sent < kMessages && sender.try_lend(LentMemory::of(theirs, 0, kSize))) ++sent;
+    return sent == kMessages;
+  };
+  EXPECT_FALSE(ends.engine.run_until(send_on, Duration::milliseconds(20)));
+  EXPECT_LE(sent, 2 * kDepth);
+  std::uint32_t got = 0;
+  const auto both = [&] {
+    send_on();
+    while (ends.receiver->try_receive()) ++got;
+    return got == kMessages;
+  };
+  EXPECT_TRUE(ends.engine.run_until(both, kPatience)) << got << " of " << sent;
+}
+
 TEST_P(DirectRead, a_place_that_is_too_small_is_not_taken) {
   Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 2, .max_senders = 1});
   MemoryRegion small = must(ends.server.allocate_memory(64));
