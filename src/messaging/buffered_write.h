@@ -25,8 +25,8 @@ inline constexpr std::uint64_t kTailLine = 0, kHeadLine = 64, kRingLines = 128;
 
 class BufferedWriteSender final : public SenderEnd {
  public:
-  BufferedWriteSender(ProgressEngine& engine, const Options& options) : SenderEnd(engine, options) {}
-  ~BufferedWriteSender() override { drop_connection(); }
+  BufferedWriteSender(ProgressEngine& engine, const Options& options);
+  ~BufferedWriteSender() override;
 
   std::uint64_t credits() const override;
   std::uint64_t memory_bytes() const override { return image_.size() + buffers_.size(); }
@@ -58,17 +58,21 @@ class BufferedWriteSender final : public SenderEnd {
   };
 
   bool reads_head() const { return settled().kind.acknowledge == Acknowledge::Read; }
-  SendStatus add(Batch& batch, const Outgoing& message);
-  void add_write(Batch& batch, const ring::RemoteWrite& write, const Outgoing& message,
+  SendStatus add(const Outgoing& message);
+  void add_write(const ring::RemoteWrite& write, const Outgoing& message,
                  const ring::Reservation& place);
-  void add_word(Batch& batch, const ring::RemoteWrite& write);
-  bool flush(Batch& batch, MessageId last, std::uint32_t slot);
+  void put_write(const ring::RemoteWrite& write, const Outgoing& message, const ring::Reservation& place);
+  void add_word(const ring::RemoteWrite& write);
+  void close_last();
+  void begin_batch();
+  bool flush(MessageId last, std::uint32_t slot);
   void ask_for_head();
   SendStatus no_room();
   Result<void> take_head(std::uint64_t head);
   std::byte* buffer(std::uint32_t slot) const { return buffers_.data() + std::size_t{slot} * stride_; }
 
   std::optional<ring::Writer> writer_;
+  std::unique_ptr<Batch> batch_;  // kept, as it is long
   RemoteMemory remote_;
   MemoryRegion image_;          // laid out as the ring; behind it a line of zeros, and one for the head
   std::uint64_t zeros_ = 0;     // offset of those lines

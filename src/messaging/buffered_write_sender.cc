@@ -25,7 +25,12 @@ struct BufferedWriteSender::Batch {
   std::array<std::array<ScatterGather, kSegments>, kRequests> pieces;
   std::array<std::uint64_t, kRequests> words;
   std::size_t size = 0;
+  std::optional<ring::RemoteWrite> last{};  // no request yet: another may join it
 };
+
+BufferedWriteSender::BufferedWriteSender(ProgressEngine& engine, const Options& options)
+    : SenderEnd(engine, options) {}
+BufferedWriteSender::~BufferedWriteSender() { drop_connection(); }
 
 Result<void> BufferedWriteSender::open() {
   if (device().info().max_inline_bytes < ring::kWordBytes)
@@ -34,6 +39,7 @@ Result<void> BufferedWriteSender::open() {
   most_ = std::min(device().info().max_requests - 8, 4 * options().depth + 3 * std::uint32_t{kBatch});
   signals_.resize(most_ + 1);
   stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  batch_ = std::make_unique<Batch>();
   return {};
 }
 
@@ -75,25 +81,48 @@ std::uint64_t BufferedWriteSender::credits() const {
 
 // ---- Sending.
 
-void BufferedWriteSender::add_word(Batch& batch, const ring::RemoteWrite& write) {
-  SendRequest& request = batch.requests[batch.size];
-  std::uint64_t& word = batch.words[batch.size];
+void BufferedWriteSender::begin_batch() {
+  batch_->size = 0;
+  batch_->last.reset();
+}
+
+void BufferedWriteSender::add_word(const ring::RemoteWrite& write) {
+  close_last();
+  SendRequest& request = batch_->requests[batch_->size];
+  std::uint64_t& word = batch_->words[batch_->size];
   word = write.word;
-  batch.pieces[batch.size][0] = {reinterpret_cast<std::uintptr_t>(&word), ring::kWordBytes, {}};
+  batch_->pieces[batch_->size][0] = {reinterpret_cast<std::uintptr_t>(&word), ring::kWordBytes, {}};
   const bool is_tail = write.target == ring::RemoteWrite::Target::Tail;
   request = SendRequest{};
   request.opcode = SendOpcode::RdmaWrite;
   request.flags = SendFlags::Inline;
-  request.local = {batch.pieces[batch.size].data(), 1};
+  request.local = {batch_->pieces[batch_->size].data(), 1};
   request.remote_address = remote_.address + (is_tail ? zeros_ + kTailLine : write.offset);
   request.rkey = remote_.rkey;
-  ++batch.size;
+  ++batch_->size;
 }
 
-void BufferedWriteSender::add_write(Batch& batch, const ring::RemoteWrite& write, const Outgoing& message,
+void BufferedWriteSender::add_write(const ring::RemoteWrite& write, const Outgoing& message,
                                     const ring::Reservation& place) {
-  SendRequest& request = batch.requests[batch.size];
-  auto& pieces = batch.pieces[batch.size];
+  if (message.lent) {
+    close_last();
+    return put_write(write, message, place);
+  }
+  if (batch_->last && ring::join(*batch_->last, write)) return;
+  close_last();
+  batch_->last = write;
+}
+
+void BufferedWriteSender::close_last() {
+  if (!batch_->last) return;
+  put_write(*batch_->last, {}, {});
+  batch_->last.reset();
+}
+
+void BufferedWriteSender::put_write(const ring::RemoteWrite& write, const Outgoing& message,
+                                    const ring::Reservation& place) {
+  SendRequest& request = batch_->requests[batch_->size];
+  auto& pieces = batch_->pieces[batch_->size];
   std::size_t count = 0;
   const auto add_piece = [&](const ScatterGather& piece) {
     if (piece.length != 0) pieces[count++] = piece;
@@ -118,11 +147,11 @@ void BufferedWriteSender::add_write(Batch& batch, const ring::RemoteWrite& write
     request.opcode = SendOpcode::RdmaWriteWithImmediate;
     store_be32(request.immediate.data(), *write.immediate);
   }
-  ++batch.size;
+  ++batch_->size;
 }
 
-SendStatus BufferedWriteSender::add(Batch& batch, const Outgoing& message) {
-  if (requests_ + batch.size + kRequestsPerMessage + 1 > most_) return SendStatus::NoBuffer;
+SendStatus BufferedWriteSender::add(const Outgoing& message) {
+  if (requests_ + batch_->size + kRequestsPerMessage + 2 > most_) return SendStatus::NoBuffer;
   const auto place = writer_->try_reserve(message.size);
   if (!place) return no_room();
   if (!message.lent && message.size != 0)
@@ -130,38 +159,38 @@ SendStatus BufferedWriteSender::add(Batch& batch, const Outgoing& message) {
   const ring::WriteList writes = writer_->commit(*place);
   for (const ring::RemoteWrite& write : writes.view()) {
     if (write.source == ring::RemoteWrite::Source::Word)
-      add_word(batch, write);
+      add_word(write);
     else
-      add_write(batch, write, message, *place);
+      add_write(write, message, *place);
   }
   return SendStatus::Ok;
 }
 
 // False when the device takes nothing more, for good: what was committed is lost with the connection.
-bool BufferedWriteSender::flush(Batch& batch, MessageId last, std::uint32_t slot) {
-  if (const auto tail = writer_->publish()) add_word(batch, *tail);
-  SendRequest& end = batch.requests[batch.size - 1];
+bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
+  close_last();
+  if (const auto tail = writer_->publish()) add_word(*tail);
+  SendRequest& end = batch_->requests[batch_->size - 1];
   end.flags = end.flags | SendFlags::Signaled;
-  if (!post({batch.requests.data(), batch.size})) return false;
-  requests_ += static_cast<std::uint32_t>(batch.size);
+  if (!post({batch_->requests.data(), batch_->size})) return false;
+  requests_ += static_cast<std::uint32_t>(batch_->size);
   signals_[(first_signal_ + signal_count_++) % signals_.size()] = {
-      last, static_cast<std::uint32_t>(batch.size), slot};
+      last, static_cast<std::uint32_t>(batch_->size), slot};
   return true;
 }
 
 SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
   SendResult result;
-  Batch batch;
   while (result.taken < messages.size()) {
-    batch.size = 0;
+    begin_batch();
     std::size_t count = 0;
     SendStatus status = SendStatus::Ok;
     while (count < kBatch && result.taken + count < messages.size()) {
-      status = add(batch, messages[result.taken + count]);
+      status = add(messages[result.taken + count]);
       if (status != SendStatus::Ok) break;
       ++count;
     }
-    if (count != 0 && !flush(batch, sent() + result.taken + count, kNoSlot)) {
+    if (count != 0 && !flush(sent() + result.taken + count, kNoSlot)) {
       result.status = SendStatus::Closed;
       return result;
     }
@@ -192,12 +221,12 @@ std::optional<SenderEnd::Room> BufferedWriteSender::reserve(std::uint32_t, SendS
 }
 
 SendResult BufferedWriteSender::commit(std::uint64_t slot, std::uint32_t bytes) {
-  Batch batch;
+  begin_batch();
   const auto number = static_cast<std::uint32_t>(slot);
   const LentMemory memory = LentMemory::of(buffers_, std::uint64_t{number} * stride_, bytes);
-  const SendStatus status = add(batch, Outgoing::lend(memory));
+  const SendStatus status = add(Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};
-  if (!flush(batch, sent() + 1, number)) return {SendStatus::Closed, 0, 0};
+  if (!flush(sent() + 1, number)) return {SendStatus::Closed, 0, 0};
   return {SendStatus::Ok, 1, 0};
 }
 

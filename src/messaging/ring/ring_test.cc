@@ -110,6 +110,44 @@ TEST(Ring, carries_messages_of_every_length_in_order_through_many_laps) {
   }
 }
 
+// Several messages whose WRITEs go together where they can.
+std::size_t send_joined(Pair& pair, const std::vector<std::string>& texts) {
+  std::vector<RemoteWrite> all;
+  for (const std::string& text : texts) {
+    const auto place = pair.writer.try_reserve(static_cast<std::uint32_t>(text.size()));
+    if (!place) return all.size();  // the caller misses it
+    std::memcpy(pair.writer.payload(*place).data(), text.data(), text.size());
+    const WriteList list = pair.writer.commit(*place);
+    for (const RemoteWrite& write : list.view())
+      if (all.empty() || !join(all.back(), write)) all.push_back(write);
+  }
+  for (const RemoteWrite& write : all) pair.carry_out(write);
+  if (const auto tail = pair.writer.publish()) pair.carry_out(*tail);
+  return all.size();
+}
+
+TEST(Ring, writes_of_neighbours_go_together_and_bring_the_same_messages) {
+  for (const Geometry& geometry : forms(2048)) {
+    Pair pair(geometry);
+    std::size_t requests = 0, messages = 0;
+    for (int round = 0; round < 300; ++round) {
+      std::vector<std::string> texts;
+      for (int i = 0; i <= round % 4; ++i)
+        texts.push_back(letters(static_cast<std::size_t>(round * 13 + i * 7) % 100, static_cast<std::size_t>(i)));
+      requests += send_joined(pair, texts);
+      messages += texts.size();
+      for (const std::string& text : texts) {
+        const auto view = pair.receive();
+        ASSERT_TRUE(view) << round;
+        EXPECT_EQ(pair.text(*view), text) << round;
+        pair.let_go(*view);
+      }
+      EXPECT_FALSE(pair.receive());
+    }
+    EXPECT_EQ(requests < messages / 2 + 50, geometry.commit != Commit::Immediate);
+  }
+}
+
 TEST(Ring, the_longest_message_finds_room_wherever_the_ring_stands) {
   for (const Geometry& geometry : forms(2048)) {
     for (std::size_t units = 0; units < 32; ++units) {

@@ -7,6 +7,32 @@
 
 namespace verbena::ring {
 
+namespace {
+
+constexpr std::uint64_t kMostJoined = 64u << 10;  // a longer one would only come later
+
+}  // namespace
+
+bool join(RemoteWrite& first, const RemoteWrite& second) {
+  const auto can = [](const RemoteWrite& write) {
+    return write.source == RemoteWrite::Source::Image && !write.immediate;
+  };
+  if (!can(first) || !can(second)) return false;
+  if (first.zero_bytes != second.zero_bytes) return false;
+  if (std::uint64_t{first.bytes} + second.bytes > kMostJoined) return false;
+  if (first.zero_bytes != 0) {  // downwards: the zeros of the first are where the word of the second stands
+    if (second.image_offset + second.bytes != first.image_offset) return false;
+    first.bytes += second.bytes;
+    first.offset = second.offset;
+    first.image_offset = second.image_offset;
+    return true;
+  }
+  const std::uint64_t end = first.image_offset + first.bytes;  // what fills the frame's last unit goes along
+  if (second.image_offset < end || second.image_offset - end >= kUnitBytes) return false;
+  first.bytes = static_cast<std::uint32_t>(second.image_offset + second.bytes - first.image_offset);
+  return true;
+}
+
 Writer::Writer(const Geometry& geometry, std::span<std::byte> image)
     : geometry_(geometry), image_(image), ends_(geometry.max_messages) {
   VERBENA_ASSERT(geometry.is_valid() && image.size() >= geometry.memory_bytes());

@@ -38,6 +38,10 @@ struct RemoteWrite {
   std::optional<std::uint32_t> immediate{};
 };
 
+// Makes `first` do what both do, one after the other, where their frames lie side by side; false: they stay two. In a
+// reversed ring the older frame's word is still the last to be placed.
+bool join(RemoteWrite& first, const RemoteWrite& second);
+
 // In this order, on one queue pair.
 struct WriteList {
   std::array<RemoteWrite, 2> writes{};
