@@ -52,6 +52,34 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     return run
 
 
+def message(protocol, test, size, iterations, path="local", depth=64, batch=1, name=None):
+    """A message protocol; `name`: of the bandwidth's further figures."""
+    def run(lab):
+        program = lab.program("bench_messages")
+        options = ["--protocol", protocol, "--transport", "local" if path == "local" else "udp", "--test", test,
+                   "--size", str(size), "--iterations", str(iterations), "--depth", str(depth), "--batch", str(batch),
+                   "--rcvbuf", str(RCVBUF)]
+        text = lab.pair([program, "server", *options, "--cpu", FAR],
+                        [program, "client", *options, "--cpu", NEAR, "--name", "figure"])
+        return metric(text, "figure.p50" if test == "latency" else name or "figure")
+    return run
+
+
+def message_memory(protocol, senders):
+    """KiB that one receiver takes for so many senders."""
+    return lambda lab: metric(lab.run([lab.program("bench_messages"), "memory", "--protocol", protocol, "--senders",
+                                       str(senders), "--size", "4096"]), "memory")
+
+
+def zeromq(test, iterations):
+    def run(lab):
+        program = lab.program("bench_zeromq")
+        options = ["--test", test, "--iterations", str(iterations)]
+        text = lab.pair([program, "server", *options], [program, "client", *options])
+        return metric(text, "rtt.p50" if test == "latency" else "rtt")
+    return run
+
+
 def rate(run, bytes_each):
     """Millions of them a second, of a figure in GB/s."""
     return lambda lab: run(lab) * 1e3 / bytes_each
@@ -184,8 +212,27 @@ def _local():
     return found
 
 
+# The protocol that is fastest for small messages.
+FASTEST = "buffered-write/reversed"
+
+
+def _messages():
+    found = {"message-8B": message(FASTEST, "latency", 8, 300000),
+             "message-8B-rate": message(FASTEST, "bandwidth", 8, 5000000, batch=16, name="figure.rate"),
+             "message-direct-read-1MiB": message("direct-read", "bandwidth", MIB, 4000, depth=16),
+             "zeromq-8B": zeromq("latency", 20000),
+             "zeromq-8B-rate": zeromq("rate", 2000000)}
+    for protocol in ("send-receive", "buffered-write"):
+        found[f"message-udp-{protocol}-8B"] = message(protocol, "latency", 8, 50000, "lo")
+        found[f"message-udp-{protocol}-1MiB"] = message(protocol, "bandwidth", MIB, 2000, "lo", depth=16)
+    for protocol in ("buffered-write", "shared-write", "shared-receive"):
+        found[f"message-memory-{protocol}"] = message_memory(protocol, 64)
+    return found
+
+
 FIGURES = {
     **_local(),
+    **_messages(),
     "line": limit("line", "line.process.rtt.p50"),
     "udp-send-8B": verbena("send", "latency", 8, 50000),
     "udp-write-8B": verbena("write", "latency", 8, 50000),
@@ -248,8 +295,27 @@ def _local_rows():
                   f"epoll-{number}cpu", "<= 1.2")
 
 
+def _message_rows():
+    yield Row("message.local.8B.latency", "us", "message-8B", "line", "<= against + 0.15")
+    for peer in ("ucx-posix-tag", "ucx-posix-am", "zeromq-8B"):
+        yield Row("message.local.8B.latency", "us", "message-8B", peer, "<= 1")
+    yield Row("message.local.8B.rate", "M/s", "message-8B-rate", goal=">= 10")
+    for peer in ("ucx-posix-am-rate", "uct-posix-am-rate", "zeromq-8B-rate"):
+        yield Row("message.local.8B.rate", "M/s", "message-8B-rate", peer, ">= 1")
+    yield Row("message.local.direct-read.1MiB.bandwidth", "GB/s", "message-direct-read-1MiB", "local-read-1MiB",
+              ">= 0.9")
+    for protocol, verb in (("send-receive", "send"), ("buffered-write", "write")):
+        yield Row(f"message.udp.{protocol}.8B.latency", "us", f"message-udp-{protocol}-8B", f"udp-{verb}-8B", "<= 1.25")
+        yield Row(f"message.udp.{protocol}.1MiB.bandwidth", "GB/s", f"message-udp-{protocol}-1MiB", f"udp-{verb}-1MiB",
+                  ">= 0.8")
+    for protocol in ("shared-write", "shared-receive"):
+        yield Row(f"message.{protocol}.64-senders.memory", "KiB", f"message-memory-{protocol}",
+                  "message-memory-buffered-write", "<= 0.125")
+
+
 def _rows():
     yield from _local_rows()
+    yield from _message_rows()
     for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
         yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")
         for peer in ("busy-tcp-pingpong", ucx_peer):
