@@ -97,6 +97,9 @@ class End {
     }
   }
   messaging::SendResult send_some(std::uint64_t most) {
+    if (batch_ == 1)
+      return lends_ ? sender_->try_lend(messaging::LentMemory::of(memory_, 0, size_))
+                    : sender_->try_send(memory_.bytes().first(size_));
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(most, batch_));
     if (lends_) {
       lent_.assign(count, messaging::LentMemory::of(memory_, 0, size_));

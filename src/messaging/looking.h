@@ -11,6 +11,8 @@ namespace verbena::messaging {
 inline constexpr Duration kLookInterval = Duration::microseconds(1);
 // Who waits from the engine looks less and less often, up to that.
 inline constexpr Duration kLongestLookInterval = Duration::microseconds(16);
+// Of a program that polls, before it drives the engine.
+inline constexpr int kLooksPerRun = 8;
 // For EngineState::run_until().
 inline std::optional<Duration> look_every(bool looks) {
   return looks ? std::optional(kLookInterval) : std::nullopt;
