@@ -75,7 +75,7 @@ class BufferedReadReceiver final : public ReceiverEnd {
   BufferedReadReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
   ~BufferedReadReceiver() override { drop_peers(); }
 
-  std::uint64_t memory_bytes() const override;
+  std::uint64_t memory_bytes() const override { return memory_of_peers(); }
 
  protected:
   Result<void> open() override;

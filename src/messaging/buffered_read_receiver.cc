@@ -28,6 +28,7 @@ struct BufferedReadReceiver::Peer final : ReceiverPeer {
     if (!peeked && reader) peeked = reader->poll();
     return peeked ? &*peeked : nullptr;
   }
+  std::uint64_t memory_bytes() const override { return image.region.size(); }
   std::byte* tail_line() const { return image.region.data() + reader->geometry().memory_bytes(); }
   bool is_low() const { return plan->whole() - reader->position() <= reader->geometry().capacity / kLowPart; }
 
@@ -64,12 +65,6 @@ QueuePairCapabilities BufferedReadReceiver::queues() const {
           .max_send_segments = 1,
           .max_receive_segments = 1,
           .max_inline_bytes = ring::kWordBytes};
-}
-
-std::uint64_t BufferedReadReceiver::memory_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& peer : peers()) bytes += static_cast<const Peer&>(*peer).image.region.size();
-  return bytes;
 }
 
 Result<void> BufferedReadReceiver::start(ReceiverPeer& base, const Offer& theirs, const Settled& settled) {

@@ -92,7 +92,7 @@ class BufferedWriteReceiver final : public ReceiverEnd {
   BufferedWriteReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
   ~BufferedWriteReceiver() override { drop_peers(); }
 
-  std::uint64_t memory_bytes() const override { return memory_bytes_; }
+  std::uint64_t memory_bytes() const override { return memory_of_peers(); }
 
  protected:
   Result<void> open() override;
@@ -113,7 +113,6 @@ class BufferedWriteReceiver final : public ReceiverEnd {
   bool poll_one(Peer& peer, Message& out);
 
   std::uint64_t capacity_ = 0;
-  std::uint64_t memory_bytes_ = 0;
   std::size_t turn_ = 0;  // whose ring is looked at first
 };
 

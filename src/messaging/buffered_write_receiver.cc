@@ -25,6 +25,7 @@ struct BufferedWriteReceiver::Peer final : ReceiverPeer {
     }
     return peeked ? &*peeked : nullptr;
   }
+  std::uint64_t memory_bytes() const override { return memory.region.size(); }
   std::byte* line(std::uint64_t which) const {
     return memory.region.data() + reader->geometry().memory_bytes() + which;
   }
@@ -56,7 +57,6 @@ Result<std::unique_ptr<ReceiverPeer>> BufferedWriteReceiver::make_peer(PeerId id
   if (!memory) return memory.error();
   auto peer = std::make_unique<Peer>(*this, id);
   peer->memory = std::move(*memory);
-  memory_bytes_ += peer->memory.region.size();
   return std::unique_ptr<ReceiverPeer>(std::move(peer));
 }
 

@@ -70,7 +70,7 @@ class DirectReadReceiver final : public ReceiverEnd {
   DirectReadReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
   ~DirectReadReceiver() override { drop_peers(); }
 
-  std::uint64_t memory_bytes() const override { return memory_.size() + announcement_bytes_; }
+  std::uint64_t memory_bytes() const override { return memory_.size() + memory_of_peers(); }
 
  protected:
   Result<void> open() override;
@@ -108,7 +108,6 @@ class DirectReadReceiver final : public ReceiverEnd {
 
   MemoryRegion memory_;  // buffers for all senders
   std::size_t stride_ = 0;
-  std::uint64_t announcement_bytes_ = 0;
   std::vector<std::uint32_t> free_;
   WaitingQueue<Fetch> ready_;
   std::size_t turn_ = 0;  // whose announcement is next

@@ -15,6 +15,7 @@ struct DirectReadReceiver::Peer final : ReceiverPeer {
   }
 
   DirectReadReceiver& reader;
+  std::uint64_t memory_bytes() const override { return memory.size(); }
   MemoryRegion memory;  // announcements
   std::uint32_t most_bytes = 0;
   WaitingQueue<Announcement> announced;  // and not yet being read
@@ -53,7 +54,6 @@ Result<std::unique_ptr<ReceiverPeer>> DirectReadReceiver::make_peer(PeerId id) {
   peer->announced.reserve(options().depth);
   peer->reading.reserve(options().depth);
   ready_.reserve((peers().size() + 1) * options().depth);
-  announcement_bytes_ += bytes;
   return std::unique_ptr<ReceiverPeer>(std::move(peer));
 }
 

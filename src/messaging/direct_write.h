@@ -61,7 +61,7 @@ class DirectWriteReceiver final : public ReceiverEnd {
   DirectWriteReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
   ~DirectWriteReceiver() override { drop_peers(); }
 
-  std::uint64_t memory_bytes() const override { return memory_bytes_; }
+  std::uint64_t memory_bytes() const override { return memory_of_peers(); }
 
  protected:
   Result<void> open() override;
@@ -90,7 +90,6 @@ class DirectWriteReceiver final : public ReceiverEnd {
   void send_grants(Peer& peer);
 
   std::size_t stride_ = 0;
-  std::uint64_t memory_bytes_ = 0;
   WaitingQueue<Place> ready_;
 };
 

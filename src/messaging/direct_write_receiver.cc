@@ -10,6 +10,7 @@ namespace verbena::messaging {
 
 struct DirectWriteReceiver::Peer final : ReceiverPeer {
   using ReceiverPeer::ReceiverPeer;
+  std::uint64_t memory_bytes() const override { return memory.size(); }
   MemoryRegion memory;
   Settled settled;
   std::vector<std::uint32_t> free;  // slots of its memory
@@ -43,7 +44,6 @@ Result<std::unique_ptr<ReceiverPeer>> DirectWriteReceiver::make_peer(PeerId id) 
   for (std::uint32_t i = options().depth; i-- > 0;) peer->free.push_back(i);
   peer->granted.reserve(options().depth);
   ready_.reserve((peers().size() + 1) * options().depth);
-  memory_bytes_ += peer->memory.size();
   return std::unique_ptr<ReceiverPeer>(std::move(peer));
 }
 

@@ -28,6 +28,8 @@ class ReceiverPeer {
   PeerId id() const { return id_; }
   // Its connection is gone: nothing more will arrive.
   bool is_cut_off() const { return cut_off_; }
+  // Registered for it alone.
+  virtual std::uint64_t memory_bytes() const { return 0; }
 
   // ---- For the protocol.
   Connection& connection() { return *connection_; }
@@ -168,6 +170,11 @@ class ReceiverEnd {
   }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
   void drop_peers();
+  std::uint64_t memory_of_peers() const {
+    std::uint64_t bytes = 0;
+    for (const auto& peer : peers_) bytes += peer->memory_bytes();
+    return bytes;
+  }
   ReceiverCounters counters_;
 
  private:

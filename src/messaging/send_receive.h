@@ -82,7 +82,7 @@ class SendReceiveReceiver final : public ReceiverEnd {
   SendReceiveReceiver(ProgressEngine& engine, const Options& options) : ReceiverEnd(engine, options) {}
   ~SendReceiveReceiver() override { drop_peers(); }
 
-  std::uint64_t memory_bytes() const override { return memory_bytes_; }
+  std::uint64_t memory_bytes() const override { return memory_of_peers(); }
 
  protected:
   Result<void> open() override;
@@ -108,7 +108,6 @@ class SendReceiveReceiver final : public ReceiverEnd {
   void tell(Peer& peer);
 
   std::size_t stride_ = 0;
-  std::uint64_t memory_bytes_ = 0;
   WaitingQueue<Ready> ready_;  // messages that wait to be taken; as many as there are receives
 };
 

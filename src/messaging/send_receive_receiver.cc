@@ -14,6 +14,7 @@ constexpr std::uint32_t kSends = 2 * kCreditControls;  // until their completion
 
 struct SendReceiveReceiver::Peer final : ReceiverPeer {
   using ReceiverPeer::ReceiverPeer;
+  std::uint64_t memory_bytes() const override { return memory.size(); }
   MemoryRegion memory;
   std::uint32_t batch = 1;
   std::uint64_t given_back = 0, told = 0;
@@ -42,7 +43,6 @@ Result<std::unique_ptr<ReceiverPeer>> SendReceiveReceiver::make_peer(PeerId id) 
   peer->memory = std::move(*memory);
   peer->to_post.reserve(options().depth + 1);
   ready_.reserve((peers().size() + 1) * (options().depth + 1));
-  memory_bytes_ += peer->memory.size();
   return std::unique_ptr<ReceiverPeer>(std::move(peer));
 }
 

@@ -100,6 +100,7 @@ TEST_P(ManySenders, one_that_is_lost_is_not_noticed_by_the_others) {
   ends.receiver->on_peer_end(
       [&](messaging::PeerId peer, const Result<void>& how) { ended[peer] = how.has_value(); });
   Traffic traffic(ends, 4, 150);
+  const std::uint64_t memory = ends.receiver->memory_bytes();
   {
     Sender lost = ends.connect();
     EXPECT_EQ(ends.receiver->peers(), 5u);
@@ -108,6 +109,7 @@ TEST_P(ManySenders, one_that_is_lost_is_not_noticed_by_the_others) {
   EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn() && !ended.empty(); }, kPatience));
   EXPECT_EQ(ended, (std::map<messaging::PeerId, bool>{{4, false}}));
   EXPECT_EQ(ends.receiver->peers(), 4u);
+  EXPECT_EQ(ends.receiver->memory_bytes(), memory);
   Sender another = ends.connect();  // its place is free again
   EXPECT_EQ(ends.receiver->peers(), 5u);
 }
