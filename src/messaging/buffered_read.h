@@ -35,7 +35,7 @@ class BufferedReadSender final : public SenderEnd {
   ~BufferedReadSender() override { drop_connection(); }
 
   std::uint64_t credits() const override;
-  std::uint64_t memory_bytes() const override { return ring_.region.size() + buffers_.size(); }
+  std::uint64_t memory_bytes() const override { return ring_.region.size() + buffers_.memory().size(); }
 
  protected:
   Result<void> open() override;
@@ -44,9 +44,7 @@ class BufferedReadSender final : public SenderEnd {
   void offer(Offer& ours) const override;
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
-  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
-  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
-  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;
   void handle_sent(const Completion&) override {}
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { take_head(); }
@@ -60,14 +58,10 @@ class BufferedReadSender final : public SenderEnd {
   std::byte* line(std::uint64_t which) const {
     return ring_.region.data() + writer_->geometry().memory_bytes() + which;
   }
-  std::byte* buffer(std::uint32_t slot) const { return buffers_.data() + std::size_t{slot} * stride_; }
 
   std::uint64_t capacity_ = 0;
   RegisteredRing ring_;
   std::optional<ring::Writer> writer_;
-  MemoryRegion buffers_;  // of reservations; empty until the first
-  std::size_t stride_ = 0;
-  std::vector<std::uint32_t> free_;
 };
 
 class BufferedReadReceiver final : public ReceiverEnd {

@@ -13,7 +13,7 @@ Result<void> BufferedReadSender::open() {
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
   capacity_ = *capacity;
-  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   const Access access = Access::LocalWrite | Access::RemoteRead | Access::RemoteWrite;
   auto ring = RegisteredRing::create(domain(), capacity_, options().kind.ring, ReadRing::kLines, access);
   if (!ring) return ring.error();
@@ -97,29 +97,10 @@ SendResult BufferedReadSender::put(std::span<const Outgoing> messages) {
   return result;
 }
 
-std::optional<SenderEnd::Room> BufferedReadSender::reserve(std::uint32_t, SendStatus& why_not) {
-  if (buffers_.empty()) {
-    auto buffers = domain().allocate_memory(stride_ * options().depth, Access::None);
-    if (buffers) {
-      buffers_ = std::move(*buffers);
-      free_.reserve(options().depth);
-      for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
-    }
-  }
-  if (free_.empty()) {
-    why_not = SendStatus::NoBuffer;
-    return std::nullopt;
-  }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  return Room{{buffer(slot), settled().max_message_bytes}, slot};
-}
-
-SendResult BufferedReadSender::commit(std::uint64_t reserved, std::uint32_t bytes) {
-  const auto slot = static_cast<std::uint32_t>(reserved);
-  const Outgoing message = Outgoing::copy({buffer(slot), bytes});
+SendResult BufferedReadSender::commit(std::uint32_t slot, std::uint32_t bytes) {
+  const Outgoing message = Outgoing::copy({buffers_.at(slot), bytes});
   const SendResult result = put({&message, 1});
-  if (result) free_.push_back(slot);
+  if (result) buffers_.give_back(slot);
   return result;
 }
 

@@ -29,7 +29,7 @@ class BufferedWriteSender final : public SenderEnd {
   ~BufferedWriteSender() override;
 
   std::uint64_t credits() const override;
-  std::uint64_t memory_bytes() const override { return image_.size() + buffers_.size(); }
+  std::uint64_t memory_bytes() const override { return image_.size() + buffers_.memory().size(); }
 
  protected:
   Result<void> open() override;
@@ -37,9 +37,7 @@ class BufferedWriteSender final : public SenderEnd {
   std::uint32_t control_receives() const override { return kHeadControls; }
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
-  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
-  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
-  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
@@ -47,7 +45,6 @@ class BufferedWriteSender final : public SenderEnd {
 
  private:
   static constexpr std::size_t kBatch = 16;
-  static constexpr std::uint32_t kNoSlot = 0xffffffff;
   static constexpr std::uint64_t kReadId = std::uint64_t{1} << 61;
   struct Batch;
   // What the last request of a batch stands for when it is done.
@@ -69,7 +66,6 @@ class BufferedWriteSender final : public SenderEnd {
   void ask_for_head();
   SendStatus no_room();
   Result<void> take_head(std::uint64_t head);
-  std::byte* buffer(std::uint32_t slot) const { return buffers_.data() + std::size_t{slot} * stride_; }
 
   std::optional<ring::Writer> writer_;
   std::unique_ptr<Batch> batch_;  // kept, as it is long
@@ -80,9 +76,6 @@ class BufferedWriteSender final : public SenderEnd {
   std::uint32_t most_ = 0;
   bool reading_ = false;
   bool starved_ = false;  // refused for want of room, and the head is ours to look for
-  MemoryRegion buffers_;  // of reservations; empty until the first
-  std::size_t stride_ = 0;
-  std::vector<std::uint32_t> free_;
   std::vector<Signal> signals_;  // in a circle, oldest first
   std::size_t first_signal_ = 0, signal_count_ = 0;
 };

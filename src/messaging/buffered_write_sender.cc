@@ -38,7 +38,7 @@ Result<void> BufferedWriteSender::open() {
                                               ": the device sends nothing inline, and words are sent so");
   most_ = std::min(device().info().max_requests - 8, 4 * options().depth + 3 * std::uint32_t{kBatch});
   signals_.resize(most_ + 1);
-  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   batch_ = std::make_unique<Batch>();
   return {};
 }
@@ -202,31 +202,12 @@ SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
   return result;
 }
 
-std::optional<SenderEnd::Room> BufferedWriteSender::reserve(std::uint32_t, SendStatus& why_not) {
-  if (buffers_.empty()) {
-    auto buffers = domain().allocate_memory(stride_ * options().depth, Access::None);
-    if (buffers) {
-      buffers_ = std::move(*buffers);
-      free_.reserve(options().depth);
-      for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
-    }
-  }
-  if (free_.empty()) {
-    why_not = SendStatus::NoBuffer;
-    return std::nullopt;
-  }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  return Room{{buffer(slot), settled().max_message_bytes}, slot};
-}
-
-SendResult BufferedWriteSender::commit(std::uint64_t slot, std::uint32_t bytes) {
+SendResult BufferedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   begin_batch();
-  const auto number = static_cast<std::uint32_t>(slot);
-  const LentMemory memory = LentMemory::of(buffers_, std::uint64_t{number} * stride_, bytes);
+  const LentMemory memory = LentMemory::of(buffers_.memory(), buffers_.offset(slot), bytes);
   const SendStatus status = add(Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};
-  if (!flush(sent() + 1, number)) return {SendStatus::Closed, 0, 0};
+  if (!flush(sent() + 1, slot)) return {SendStatus::Closed, 0, 0};
   return {SendStatus::Ok, 1, 0};
 }
 
@@ -273,7 +254,7 @@ void BufferedWriteSender::handle_sent(const Completion& completion) {
   first_signal_ = (first_signal_ + 1) % signals_.size();
   --signal_count_;
   requests_ -= done.requests;
-  if (done.slot != kNoSlot) free_.push_back(done.slot);
+  buffers_.give_back(done.slot);
   set_freed(done.message);
   touch();
 }

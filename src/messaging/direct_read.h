@@ -34,7 +34,7 @@ class DirectReadSender final : public SenderEnd {
   ~DirectReadSender() override { drop_connection(); }
 
   std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
-  std::uint64_t memory_bytes() const override { return memory_.size(); }
+  std::uint64_t memory_bytes() const override { return buffers_.memory().size(); }
 
  protected:
   Result<void> open() override;
@@ -42,26 +42,18 @@ class DirectReadSender final : public SenderEnd {
   std::uint32_t control_receives() const override { return options().depth; }
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
-  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
-  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
-  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
 
  private:
-  static constexpr std::uint32_t kNoSlot = 0xffffffff;
 
-  bool has_buffer();
   SendStatus announce(std::uint64_t number, const Announcement& announcement, std::uint32_t slot);
-  std::byte* buffer(std::uint32_t slot) const { return memory_.data() + std::size_t{slot} * stride_; }
   Announcement announcement_of(std::uint32_t slot, std::uint32_t bytes) const;
 
-  MemoryRegion memory_;  // made with the first message that is copied
-  std::size_t stride_ = 0;
   std::uint32_t depth_ = 0;
   std::uint64_t given_back_ = 0;
   std::uint64_t completed_ = 0;           // announcements whose completion was seen
-  std::vector<std::uint32_t> free_;       // buffers
   std::vector<std::uint32_t> in_flight_;  // by message modulo their number: its buffer, or kNoSlot
 };
 

@@ -9,9 +9,8 @@
 namespace verbena::messaging {
 
 Result<void> DirectReadSender::open() {
-  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  buffers_.plan(options().max_message_bytes, options().depth, Access::RemoteRead);
   in_flight_.assign(options().depth, kNoSlot);
-  free_.reserve(options().depth);
   if (device().info().max_inline_bytes < Announcement::kWireBytes)
     return Error(ErrorCode::NotSupported, "messages by direct-read: the device sends nothing inline");
   return {};
@@ -30,18 +29,8 @@ Result<void> DirectReadSender::start(const Offer&) {
   return {};
 }
 
-// Whoever only lends needs none.
-bool DirectReadSender::has_buffer() {
-  if (!memory_.empty()) return !free_.empty();
-  auto memory = domain().allocate_memory(stride_ * options().depth, Access::RemoteRead);
-  if (!memory) return false;
-  memory_ = std::move(*memory);
-  for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
-  return true;
-}
-
 Announcement DirectReadSender::announcement_of(std::uint32_t slot, std::uint32_t bytes) const {
-  return {memory_.remote().address + std::size_t{slot} * stride_, memory_.rkey(), bytes};
+  return {buffers_.memory().remote().address + buffers_.offset(slot), buffers_.memory().rkey(), bytes};
 }
 
 SendStatus DirectReadSender::announce(std::uint64_t number, const Announcement& announcement,
@@ -74,12 +63,10 @@ SendResult DirectReadSender::put(std::span<const Outgoing> messages) {
     } else if (message.lent) {
       const auto address = reinterpret_cast<std::uintptr_t>(message.data);
       result.status = announce(number, {address, message.rkey, message.size}, slot);
-    } else if (has_buffer()) {
-      slot = free_.back();
-      free_.pop_back();
-      if (message.size != 0) std::memcpy(buffer(slot), message.data, message.size);
+    } else if ((slot = buffers_.take(domain())) != kNoSlot) {
+      if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
       result.status = announce(number, announcement_of(slot, message.size), slot);
-      if (!result) free_.push_back(slot);
+      if (!result) buffers_.give_back(slot);
     } else {
       result.status = SendStatus::NoBuffer;
     }
@@ -89,18 +76,7 @@ SendResult DirectReadSender::put(std::span<const Outgoing> messages) {
   return result;
 }
 
-std::optional<SenderEnd::Room> DirectReadSender::reserve(std::uint32_t, SendStatus& why_not) {
-  if (!has_buffer()) {
-    why_not = SendStatus::NoBuffer;
-    return std::nullopt;
-  }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  return Room{{buffer(slot), settled().max_message_bytes}, slot};
-}
-
-SendResult DirectReadSender::commit(std::uint64_t reserved, std::uint32_t bytes) {
-  const auto slot = static_cast<std::uint32_t>(reserved);
+SendResult DirectReadSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
   if (sent() >= completed_ + in_flight_.size()) return {SendStatus::NoBuffer, 0, 0};
   const SendStatus status = announce(sent(), announcement_of(slot, bytes), slot);
@@ -116,10 +92,8 @@ Result<void> DirectReadSender::handle_given_back(std::uint32_t number) {
   const std::uint64_t given_back = counter_near(given_back_, number);
   if (given_back > sent())
     return Error(ErrorCode::ProtocolError, "the receiver has read more messages than were sent");
-  for (; given_back_ < given_back; ++given_back_) {
-    const std::uint32_t slot = std::exchange(in_flight_[given_back_ % in_flight_.size()], kNoSlot);
-    if (slot != kNoSlot) free_.push_back(slot);
-  }
+  for (; given_back_ < given_back; ++given_back_)
+    buffers_.give_back(std::exchange(in_flight_[given_back_ % in_flight_.size()], kNoSlot));
   set_freed(given_back_);
   touch();
   return {};

@@ -25,7 +25,7 @@ class SendReceiveSender : public SenderEnd {
   ~SendReceiveSender() override { drop_connection(); }
 
   std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
-  std::uint64_t memory_bytes() const override { return memory_.size(); }
+  std::uint64_t memory_bytes() const override { return buffers_.memory().size(); }
 
  protected:
   Result<void> open() override;
@@ -33,9 +33,7 @@ class SendReceiveSender : public SenderEnd {
   std::uint32_t control_receives() const override;
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
-  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
-  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
-  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
 
@@ -52,7 +50,6 @@ class SendReceiveSender : public SenderEnd {
   Result<void> add_credits(std::uint64_t more);
 
  private:
-  static constexpr std::uint32_t kNoSlot = 0xffffffff;
   static constexpr std::size_t kBatch = 32;
   // Requests of one batch, and where their bytes stand.
   struct Batch;
@@ -62,18 +59,14 @@ class SendReceiveSender : public SenderEnd {
   bool add(Batch& batch, const Outgoing& message, std::uint64_t first);
   std::size_t flush(Batch& batch, std::uint64_t first);
   void add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes);
-  std::byte* buffer(std::uint32_t slot) const { return memory_.data() + std::size_t{slot} * stride_; }
 
   const bool aims_ = false;
-  MemoryRegion memory_;
-  std::size_t stride_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t depth_ = 0;               // credits at first
   std::uint32_t most_ = 0;                // and at most, at any time
   std::uint64_t given_back_ = 0;          // those that came since
   std::uint64_t completed_ = 0;           // messages
   bool closed_ = false;                   // the device refused the last batch for good
-  std::vector<std::uint32_t> free_;       // buffers
   std::vector<std::uint32_t> in_flight_;  // by message modulo their number: its buffer, or kNoSlot
 };
 

@@ -24,15 +24,10 @@ struct SendReceiveSender::Batch {
 };
 
 Result<void> SendReceiveSender::open() {
-  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
+  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   inline_bytes_ = std::min(kInlineBytes, device().info().max_inline_bytes);
   in_flight_.assign(options().depth, kNoSlot);
-  auto memory = domain().allocate_memory(stride_ * options().depth, Access::None);
-  if (!memory) return memory.error();
-  memory_ = std::move(*memory);
-  free_.reserve(options().depth);
-  for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
-  return {};
+  return buffers_.allocate(domain());
 }
 
 QueuePairCapabilities SendReceiveSender::queues() const {
@@ -62,7 +57,7 @@ Result<void> SendReceiveSender::start(const Offer& theirs) {
 // ---- Sending.
 
 void SendReceiveSender::add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes) {
-  batch.pieces[batch.size] = memory_.local(std::size_t{slot} * stride_, bytes);
+  batch.pieces[batch.size] = buffers_.local(slot, bytes);
   batch.slots[batch.size] = slot;
 }
 
@@ -81,10 +76,10 @@ bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t
     request.flags = SendFlags::Signaled | SendFlags::Inline;
     ++counters_.inlined;
   } else {
-    if (free_.empty()) return false;
-    add_buffer(batch, free_.back(), message.size);
-    std::memcpy(buffer(free_.back()), message.data, message.size);
-    free_.pop_back();
+    const std::uint32_t slot = buffers_.take(domain());
+    if (slot == kNoSlot) return false;
+    add_buffer(batch, slot, message.size);
+    std::memcpy(buffers_.at(slot), message.data, message.size);
   }
   request.local = {&piece, message.size == 0 ? std::size_t{0} : std::size_t{1}};
   if (aims_) aim(request, request.id);
@@ -98,8 +93,8 @@ std::size_t SendReceiveSender::flush(Batch& batch, std::uint64_t first) {
   for (std::size_t i = 0; i < batch.size; ++i) {
     if (i < posted.posted)
       in_flight_[(first + i) % in_flight_.size()] = batch.slots[i];
-    else if (batch.slots[i] != kNoSlot)
-      free_.push_back(batch.slots[i]);
+    else
+      buffers_.give_back(batch.slots[i]);
   }
   closed_ = posted.status == PostStatus::WrongState;
   return posted.posted;
@@ -125,22 +120,12 @@ SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
   return result;
 }
 
-std::optional<SenderEnd::Room> SendReceiveSender::reserve(std::uint32_t, SendStatus& why_not) {
-  if (free_.empty()) {
-    why_not = SendStatus::NoBuffer;
-    return std::nullopt;
-  }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  return Room{{buffer(slot), settled().max_message_bytes}, slot};
-}
-
-SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
+SendResult SendReceiveSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
   if (free_requests() == 0) return {SendStatus::NoBuffer, 0, 0};
   Batch batch;
   batch.requests[0].id = sent();
-  add_buffer(batch, static_cast<std::uint32_t>(slot), bytes);
+  add_buffer(batch, slot, bytes);
   batch.requests[0].local = {batch.pieces.data(), bytes == 0 ? std::size_t{0} : std::size_t{1}};
   if (aims_) aim(batch.requests[0], sent());
   batch.size = 1;
@@ -154,8 +139,7 @@ SendResult SendReceiveSender::commit(std::uint64_t slot, std::uint32_t bytes) {
 // ---- What comes back.
 
 void SendReceiveSender::handle_sent(const Completion& completion) {
-  const std::uint32_t slot = std::exchange(in_flight_[completion.id % in_flight_.size()], kNoSlot);
-  if (slot != kNoSlot) free_.push_back(slot);
+  buffers_.give_back(std::exchange(in_flight_[completion.id % in_flight_.size()], kNoSlot));
   completed_ = completion.id + 1;
   if (completion.status == CompletionStatus::Success) set_freed(completion.id + 1);
 }

@@ -10,6 +10,7 @@
 
 #include "async/changes.h"
 #include "messaging/control.h"
+#include "messaging/message_buffers.h"
 #include "messaging/offer.h"
 #include "messaging/rate_limiter.h"
 #include "verbena/messaging/sender.h"
@@ -19,7 +20,7 @@ namespace verbena::messaging {
 // The seam: what a protocol fills in stands under "A protocol". The base calls it, and it calls what stands
 // under "For the protocol". One virtual call a batch on the way of a message.
 //
-// Order of calls: open(), offer(), start(), then put(), reserve(), commit(), handle_*() in any order; none
+// Order of calls: open(), offer(), start(), then put(), commit(), handle_*() in any order; none
 // after the connection was lost or closed. Destruction: the protocol's destructor calls drop_connection()
 // first, so that its memory outlives what the device does with it.
 class SenderEnd {
@@ -37,7 +38,7 @@ class SenderEnd {
   std::optional<Reservation> try_reserve(std::uint32_t bytes);
   SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
   void return_reservation(std::uint64_t slot) {
-    if (is_open()) release(slot);
+    if (is_open()) buffers_.give_back(static_cast<std::uint32_t>(slot));
   }
   Result<MessageId> send_blocking(const Outgoing& message, Duration timeout);
   Result<void> wait_freed(MessageId message, Duration timeout);
@@ -87,13 +88,8 @@ class SenderEnd {
   virtual Result<void> start(const Offer& theirs) = 0;
   // Sends as many as go, in order; each is at most max_message_bytes(). `last` is the base's to fill in.
   virtual SendResult put(std::span<const Outgoing> messages) = 0;
-  struct Room {
-    std::span<std::byte> bytes;
-    std::uint64_t slot = 0;
-  };
-  virtual std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) = 0;
-  virtual SendResult commit(std::uint64_t slot, std::uint32_t bytes) = 0;
-  virtual void release(std::uint64_t slot) = 0;
+  // What is in that slot of buffers_, which is the protocol's from then on.
+  virtual SendResult commit(std::uint32_t slot, std::uint32_t bytes) = 0;
   // A request of the protocol's own is done, well or not. Its id was below kFirstBaseId.
   virtual void handle_sent(const Completion& completion) = 0;
   // Errors: ProtocolError (no honest receiver says that): the connection ends.
@@ -141,6 +137,8 @@ class SenderEnd {
   // The peer breaks the protocol: the connection ends with that error.
   void fail(Error error);
   void drop_connection();
+  static constexpr std::uint32_t kNoSlot = MessageBuffers::kNoSlot;
+  MessageBuffers buffers_;  // planned by open()
   SenderCounters counters_;
 
  private:

@@ -66,17 +66,17 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
 }
 
 std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
-  SendStatus why_not = SendStatus::Ok;
   if (!is_open()) return std::nullopt;
   if (bytes > max_message_bytes()) {
     ++counters_.too_long;
     return std::nullopt;
   }
-  const auto room = reserve(bytes, why_not);
-  counters_.no_credit += why_not == SendStatus::NoCredit;
-  counters_.no_buffer += why_not == SendStatus::NoBuffer;
-  if (!room) return std::nullopt;
-  return Reservation(*this, room->bytes, room->slot);
+  const std::uint32_t slot = buffers_.take(domain());
+  if (slot == kNoSlot) {
+    ++counters_.no_buffer;
+    return std::nullopt;
+  }
+  return Reservation(*this, {buffers_.at(slot), max_message_bytes()}, slot);
 }
 
 SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) {
@@ -87,7 +87,7 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
     ++counters_.rate_limited;
     return {SendStatus::RateLimited, 0, 0};
   }
-  SendResult result = commit(reservation.slot_, bytes);
+  SendResult result = commit(static_cast<std::uint32_t>(reservation.slot_), bytes);
   counters_.no_credit += result.status == SendStatus::NoCredit;
   if (!result) return result;
   if (limiter_.is_on()) limiter_.take(engine_.now(), bytes);

@@ -44,7 +44,7 @@ class SharedWriteSender final : public SenderEnd {
   ~SharedWriteSender() override { drop_connection(); }
 
   std::uint64_t credits() const override;
-  std::uint64_t memory_bytes() const override { return memory_.size(); }
+  std::uint64_t memory_bytes() const override { return buffers_.memory().size() + answers_.size(); }
 
  protected:
   Result<void> open() override;
@@ -52,9 +52,7 @@ class SharedWriteSender final : public SenderEnd {
   std::uint32_t control_receives() const override { return 0; }
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
-  std::optional<Room> reserve(std::uint32_t bytes, SendStatus& why_not) override;
-  SendResult commit(std::uint64_t slot, std::uint32_t bytes) override;
-  void release(std::uint64_t slot) override { free_.push_back(static_cast<std::uint32_t>(slot)); }
+  SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
@@ -63,7 +61,6 @@ class SharedWriteSender final : public SenderEnd {
 
  private:
   using Step = ring::SharedWriter::Step;
-  static constexpr std::uint32_t kNoSlot = 0xffffffff;
   static constexpr std::uint64_t kReadId = std::uint64_t{1} << 61, kAddId = kReadId + 1;
   // A message that was taken, until it is done.
   struct Item {
@@ -90,16 +87,12 @@ class SharedWriteSender final : public SenderEnd {
   void ask_for_head();
   void handle_words(ring::Fault fault);
   std::uint64_t lines() const { return remote_.address + geometry_.frames().memory_bytes(); }
-  std::byte* buffer(std::uint32_t slot) const { return memory_.data() + std::size_t{slot} * stride_; }
 
   ring::SharedGeometry geometry_;
   std::optional<ring::SharedWriter> writer_;
   RemoteMemory remote_;
   std::uint32_t seat_ = 0;
-  MemoryRegion memory_;        // buffers; behind them a line for what atomics and READs bring
-  std::uint64_t answers_ = 0;  // offset of that line
-  std::size_t stride_ = 0;
-  std::vector<std::uint32_t> free_;
+  MemoryRegion answers_;  // a line for what atomics and READs bring
   std::vector<Item> items_;  // by message modulo their number
   MessageId taken_ = 0, posted_ = 0, done_ = 0, released_ = 0;
   std::uint64_t queued_bytes_ = 0;  // frames of what is taken and has no place yet

@@ -13,15 +13,12 @@ Result<void> SharedWriteSender::open() {
   if (device().info().max_inline_bytes < ring::kWordBytes)
     return Error(ErrorCode::NotSupported, "messages by " + to_string(options().kind) +
                                               ": the device sends nothing inline, and words are sent so");
-  stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
-  answers_ = std::uint64_t{stride_} * options().depth;
-  auto memory = domain().allocate_memory(static_cast<std::size_t>(answers_) + 64, Access::LocalWrite);
-  if (!memory) return memory.error();
-  memory_ = std::move(*memory);
+  auto answers = domain().allocate_memory(64, Access::LocalWrite);
+  if (!answers) return answers.error();
+  answers_ = std::move(*answers);
   items_.resize(options().depth);
-  free_.reserve(options().depth);
-  for (std::uint32_t i = options().depth; i-- > 0;) free_.push_back(i);
-  return {};
+  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
+  return buffers_.allocate(domain());
 }
 
 QueuePairCapabilities SharedWriteSender::queues() const {
@@ -85,14 +82,14 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
     }
     if (message.lent) {
       take({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey}, kNoSlot);
-    } else if (!free_.empty() && taken_ - done_ < items_.size()) {
-      const std::uint32_t slot = free_.back();
-      free_.pop_back();
-      if (message.size != 0) std::memcpy(buffer(slot), message.data, message.size);
-      take(memory_.local(std::size_t{slot} * stride_, message.size), slot);
     } else {
-      result.status = SendStatus::NoBuffer;
-      break;
+      const std::uint32_t slot = taken_ - done_ < items_.size() ? buffers_.take(domain()) : kNoSlot;
+      if (slot == kNoSlot) {
+        result.status = SendStatus::NoBuffer;
+        break;
+      }
+      if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
+      take(buffers_.local(slot, message.size), slot);
     }
     ++result.taken;
   }
@@ -100,23 +97,13 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
   return result;
 }
 
-std::optional<SenderEnd::Room> SharedWriteSender::reserve(std::uint32_t, SendStatus& why_not) {
-  if (free_.empty()) {
-    why_not = SendStatus::NoBuffer;
-    return std::nullopt;
-  }
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  return Room{{buffer(slot), settled().max_message_bytes}, slot};
-}
-
-SendResult SharedWriteSender::commit(std::uint64_t slot, std::uint32_t bytes) {
+SendResult SharedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (!has_room(bytes)) {
     starved_ = true;
     ask_for_head();
     return {SendStatus::NoCredit, 0, 0};
   }
-  take(memory_.local(static_cast<std::size_t>(slot) * stride_, bytes), static_cast<std::uint32_t>(slot));
+  take(buffers_.local(slot, bytes), slot);
   go_on();
   return {SendStatus::Ok, 1, 0};
 }
@@ -143,7 +130,7 @@ void SharedWriteSender::begin(Batch& batch) {
   said_waiting_ = false;
   const std::uint64_t begun = writer_->begin(item(posted_).memory.length);
   add_word(batch, ring::CellWord::Begun, begun);
-  batch.pieces[batch.size] = memory_.local(answers_, ring::kWordBytes);
+  batch.pieces[batch.size] = answers_.local(0, ring::kWordBytes);
   SendRequest& add = batch.requests[batch.size];
   add.id = kAddId;
   add.opcode = SendOpcode::FetchAndAdd;
@@ -206,7 +193,7 @@ bool SharedWriteSender::flush(Batch& batch) {
 
 void SharedWriteSender::ask_for_head() {
   if (!starved_ || reading_) return;
-  const ScatterGather piece = memory_.local(answers_ + 8, ring::kWordBytes);
+  const ScatterGather piece = answers_.local(8, ring::kWordBytes);
   SendRequest request;
   request.id = kReadId;
   request.opcode = SendOpcode::RdmaRead;
@@ -229,19 +216,18 @@ void SharedWriteSender::handle_sent(const Completion& completion) {
   if (completion.status != CompletionStatus::Success) return;
   if (completion.id == kReadId) {
     const std::uint64_t before = writer_->head();
-    const ring::Fault fault = writer_->handle_head(ring::load_word(memory_.data() + answers_ + 8));
+    const ring::Fault fault = writer_->handle_head(ring::load_word(answers_.data() + 8));
     if (writer_->head() != before) starved_ = false;
     handle_words(fault);
     if (starved_ && writer_->step() == Step::Wait) ask_for_head();
     return touch();
   }
   if (completion.id == kAddId) {
-    const ring::Fault fault = writer_->handle_position(ring::load_word(memory_.data() + answers_));
+    const ring::Fault fault = writer_->handle_position(ring::load_word(answers_.data()));
     tail_ = writer_->position() + writer_->frame_bytes();
     return handle_words(fault);
   }
-  const std::uint32_t slot = item(completion.id).slot;
-  if (slot != kNoSlot) free_.push_back(slot);
+  buffers_.give_back(item(completion.id).slot);
   done_ = completion.id + 1;
   set_freed(done_);
   touch();
