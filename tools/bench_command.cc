@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // verbena bench: what perftest measures, over any device of Verbena's.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tools/bench_common.h"
 #include "tools/bench_flags.h"
 #include "tools/bench_report.h"
 #include "tools/progress.h"
@@ -21,26 +19,6 @@
 namespace verbena::tools {
 
 namespace {
-
-constexpr std::string_view kDashes =
-    "---------------------------------------------------------------------------------------\n";
-
-constexpr std::string_view kWritableFiles = "Name files that can be written.";
-
-std::string_view bench_advice(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::InvalidArgument: return "Give both ends flags that fit, the same where both need them.";
-    case ErrorCode::ConnectionRefused:
-      return "Start the server there with the same words, without HOST, or give its TCP port with -p.";
-    case ErrorCode::Unreachable:
-      return "Check the address, and that the TCP port of -p and UDP port 4791 are open between the two.";
-    case ErrorCode::ProtocolError: return "Check that the other side is `verbena bench` of the same version.";
-    case ErrorCode::Rejected:
-    case ErrorCode::ConnectionLost: return "Look at what the other side printed, and try again.";
-    case ErrorCode::Cancelled: return "";
-    default: return advice(code);
-  }
-}
 
 // What a run is made of, in the order of its making.
 struct Bench {
@@ -55,14 +33,6 @@ struct Bench {
 };
 
 std::string command_name(const BenchFlags& flags) { return "bench " + flags.settings.name(); }
-
-void warn_of_frequency() {
-  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  std::string governor;
-  if (!(file >> governor) || governor == "performance") return;
-  say(stderr, "verbena bench: the processor's frequency changes (governor {}), and so will the numbers; -F silences "
-              "this\n", printable(governor));
-}
 
 Result<void> meet(Bench& bench) {
   const BenchFlags& flags = bench.flags;
@@ -96,7 +66,7 @@ Result<void> meet(Bench& bench) {
 
 void print_heading(const Bench& bench) {
   const BenchSettings& settings = bench.flags.settings;
-  say(stdout, "{}                    verbena bench {}\n", kDashes, settings.name());
+  say(stdout, "{}                    verbena bench {}\n", kBenchDashes, settings.name());
   say(stdout, " Device        : {:<24} Connection  : {}\n", printable(bench.device.info().name),
       settings.managed ? "RC, by rdma_cm" : "RC");
   say(stdout, " Local address : {:<24} Remote      : {}\n", bench.surroundings.local, bench.surroundings.remote);
@@ -104,7 +74,7 @@ void print_heading(const Bench& bench) {
       settings.pairs);
   if (!settings.is_latency())
     say(stdout, " TX depth      : {:<24} CQ mod.     : {}\n", settings.send_depth, settings.signal_every);
-  say(stdout, "{}{}", kDashes, bench_header(settings, bench.flags.display));
+  say(stdout, "{}{}", kBenchDashes, bench_header(settings, bench.flags.display));
   std::fflush(stdout);
 }
 
@@ -129,7 +99,7 @@ Result<void> measure_all(Bench& bench, BenchRun& run) {
     bench.rows.push_back(std::move(**row));
   }
   if (bench.rows.empty()) say(stdout, " (the client has the numbers)\n");
-  say(stdout, "{}", kDashes);
+  say(stdout, "{}", kBenchDashes);
   return {};
 }
 
@@ -153,26 +123,9 @@ Result<void> run_all(Bench& bench) {
   return outcome;
 }
 
-Result<void> write_file(const std::string& name, const std::string& text) {
-  errno = 0;
-  std::ofstream file(name, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return {};
-  return Error::from_errno(errno == 0 ? EIO : errno, "write " + name);
-}
-
-// Before anything is measured that could then not be kept.
 Result<void> check_files(const BenchFlags& flags) {
-  for (const std::string& name : {flags.json, flags.report}) {
-    if (name.empty()) continue;
-    std::error_code error;
-    const std::filesystem::path path(name);
-    const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
-    if (std::filesystem::is_directory(path, error)) return Error::from_errno(EISDIR, "write " + name);
-    if (::access(std::filesystem::exists(path, error) ? path.c_str() : parent.c_str(), W_OK) != 0)
-      return Error::from_errno(errno, "write " + name);
-  }
+  for (const std::string& name : {flags.json, flags.report})
+    if (auto fits = check_writable(name); !fits) return fits;
   return {};
 }
 

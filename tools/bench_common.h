@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all commands below `verbena bench` have in common.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "verbena/base/result.h"
+
+namespace verbena::tools {
+
+inline constexpr std::string_view kBenchDashes =
+    "---------------------------------------------------------------------------------------\n";
+inline constexpr std::string_view kWritableFiles = "Name files that can be written.";
+
+// What to do about an error of a benchmark.
+std::string_view bench_advice(ErrorCode code);
+// On stderr, when the processor's frequency changes by itself.
+void warn_of_frequency();
+
+// Before anything is measured that could then not be kept. An empty name is none. Errors: those of writing it.
+Result<void> check_writable(const std::string& name);
+Result<void> write_file(const std::string& name, const std::string& text);
+
+}  // namespace verbena::tools
