@@ -19,7 +19,7 @@ class BenchControl {
 
   Result<void> send(const nlohmann::json& message);
   // Something is there to receive(), if only the end.
-  bool ready() const { return link_.ready(); }
+  bool ready(Duration wait = {}) const { return link_.ready(wait); }
   // Errors: ProtocolError (the other end is no verbena bench), ConnectionLost (it has gone), Rejected (it told of an
   // error of its own), TimedOut, Cancelled.
   Result<nlohmann::json> receive();

@@ -2,8 +2,10 @@
 // What one test of `verbena bench message` is, and what came of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +22,20 @@ enum class MessageMeasure : std::uint8_t {
   Rate,       // as many messages as go
 };
 inline constexpr std::string_view kMessageMeasureNames[] = {"lat", "bw", "rate"};
+constexpr std::string_view to_string(MessageMeasure measure) {
+  return kMessageMeasureNames[static_cast<std::size_t>(measure)];
+}
+std::optional<MessageMeasure> parse_message_measure(std::string_view text);
+
+// The most that a test may ask of either end.
+inline constexpr std::uint32_t kMaxMessageSize = 1u << 26;
+inline constexpr std::uint32_t kMaxMessageSenders = 1024;
+inline constexpr std::uint32_t kMaxMessageThreads = 64;
+inline constexpr std::uint32_t kMaxMessageBatch = 1024;
+inline constexpr std::uint32_t kMaxMessageWindow = 1u << 16;
+inline constexpr std::uint64_t kMaxMessageRing = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kMaxMessageIterations = std::uint64_t{1} << 31;
+inline constexpr std::uint32_t kMaxMessageDuration = 1'000'000;
 
 struct MessageTest {
   messaging::Kind kind{};
@@ -54,6 +70,8 @@ struct MessageRow {
   double bytes_per_second() const { return messages_per_second() * test.size; }
 };
 
+// Errors: InvalidArgument: no end can run that.
+Result<void> check_message_test(const MessageTest& test);
 nlohmann::json to_json(const MessageTest& test);
 nlohmann::json to_json(const MessageRow& row);
 // Errors: ProtocolError, naming the member.

@@ -20,9 +20,10 @@ void handle_signal(int) {
 
 }  // namespace
 
-StopSignals::StopSignals(ProgressEngine& engine) {
+StopSignals::StopSignals(ProgressEngine& engine) : StopSignals() { engine_to_wake.store(&engine); }
+
+StopSignals::StopSignals() {
   stop_requested.store(false);
-  engine_to_wake.store(&engine);
   struct sigaction action {};
   action.sa_handler = handle_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND);

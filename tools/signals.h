@@ -13,6 +13,8 @@ namespace verbena::tools {
 class StopSignals {
  public:
   explicit StopSignals(ProgressEngine& engine);
+  // Where no engine is waited in.
+  StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();

@@ -85,9 +85,9 @@ Result<TcpLink> TcpLink::connect(const Endpoint& server, Duration timeout, const
   return TcpLink(std::move(fd), server.to_string());
 }
 
-bool TcpLink::ready() const {
+bool TcpLink::ready(Duration wait) const {
   pollfd one{fd_.get(), POLLIN, 0};
-  return ::poll(&one, 1, 0) > 0;
+  return ::poll(&one, 1, static_cast<int>(wait.ns / 1'000'000)) > 0;
 }
 
 // The few bytes of an exchange fit any socket's buffer.

@@ -22,8 +22,8 @@ class TcpLink {
   // Errors: NotFound (no such host), ConnectionRefused, Unreachable, IoError.
   static Result<TcpLink> connect(const Endpoint& server, Duration timeout, const StopQuestion& stopped);
 
-  // A read() would get something, if only the end.
-  bool ready() const;
+  // A read() would get something, if only the end; waits so long for it, in whole milliseconds.
+  bool ready(Duration wait = {}) const;
   // IoError: the peer has gone.
   Result<void> write(std::span<const char> bytes);
   // Until `bytes` is full. ProtocolError: the peer closed before.
