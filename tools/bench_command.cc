@@ -10,6 +10,7 @@
 #include "tools/bench_common.h"
 #include "tools/bench_flags.h"
 #include "tools/bench_report.h"
+#include "tools/message_command.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
@@ -206,6 +207,7 @@ void add_bench_command(CLI::App& program, int& status) {
     add_test(*kind, status, verb, BenchMeasure::Latency);
     add_test(*kind, status, verb, BenchMeasure::Bandwidth);
   }
+  add_message_command(*bench, status);
 }
 
 }  // namespace verbena::tools

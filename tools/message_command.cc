@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// verbena bench message: what the message protocols do, between two ends.
+#include "tools/message_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "tools/bench_common.h"
+#include "tools/message_flags.h"
+#include "tools/message_server.h"
+#include "tools/message_session.h"
+#include "tools/message_table.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+#include "tools/safe_path.h"
+#include "tools/say.h"
+#include "tools/signals.h"
+
+namespace verbena::tools {
+
+namespace {
+
+constexpr std::string_view kCommand = "bench message";
+
+int report(const Error& error) {
+  std::fflush(stdout);
+  return report_error(kCommand, error, bench_advice(error.code()));
+}
+
+// ---- The client.
+void print_heading(const MessageTest& first, MessageSession& session) {
+  say(stdout, "{}                    verbena bench message {} {}\n", kBenchDashes, messaging::to_string(first.kind),
+      to_string(first.measure));
+  say(stdout, " Device        : {:<24} Path        : {}\n", printable(session.devices().name()), to_string(first.path));
+  say(stdout, " Local address : {:<24} Remote      : {}\n", session.devices().address().to_string(), session.remote());
+  say(stdout, " Threads       : {:<24} Senders     : {}\n", first.threads, first.senders);
+  say(stdout, " Window        : {:<24} Batch       : {}\n", first.window, first.batch);
+  say(stdout, "{}{}", kBenchDashes, message_header(first.measure));
+  std::fflush(stdout);
+}
+
+Result<void> measure_all(MessageSession& session, const MessageFlags& flags, std::vector<MessageRow>& rows) {
+  const auto tests = message_tests(flags);
+  print_heading(tests.front(), session);
+  Progress progress(Progress::possible());
+  std::uint64_t before = 0;
+  for (const MessageTest& test : tests) {
+    auto row = session.run(test, [&](std::uint64_t messages) {
+      progress.update(before + messages * test.size, 0, test.name());
+    });
+    progress.clear();
+    if (!row) return std::move(row).error();
+    before += row->messages * test.size;
+    say(stdout, "{}", message_line(*row));
+    std::fflush(stdout);
+    rows.push_back(std::move(*row));
+  }
+  say(stdout, "{}", kBenchDashes);
+  return {};
+}
+
+Result<void> write_results(const MessageFlags& flags, const std::string& local, const std::string& remote,
+                           const std::vector<MessageRow>& rows, const Result<void>& outcome) {
+  if (flags.json.empty()) return {};
+  nlohmann::json all{{"command", std::string(kCommand)}, {"local", local}, {"remote", remote}};
+  all["ok"] = outcome.has_value();
+  if (!outcome)
+    all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
+                    {"message", printable(outcome.error().to_string())}};
+  all["results"] = nlohmann::json::array();
+  for (const MessageRow& row : rows) all["results"].push_back(to_json(row));
+  return write_file(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+// Errors before the two ends have met are those of a device, or of the other end.
+int report_meeting(const Error& error, const MessageFlags& flags) {
+  const Endpoint peer{flags.host, flags.port};
+  const std::string_view told = bench_advice(error.code());
+  const bool device = error.code() == ErrorCode::NotFound || error.context().find("capture file") != std::string::npos;
+  return report_error(kCommand, error, device ? open_advice(error, flags.device, flags.here ? nullptr : &peer) : told);
+}
+
+int run_client(const MessageFlags& flags) {
+  const StopSignals signals;
+  MessageSessionOptions options{flags.device, flags.end(), [&] { return signals.requested(); },
+                                message_agreement(flags)};
+  auto session = flags.here ? MessageSession::start_here(options)
+                            : MessageSession::connect({flags.host, flags.port}, options);
+  std::vector<MessageRow> rows;
+  if (!session) {
+    const auto written = write_results(flags, "", "", rows, session.error());
+    const int status = report_meeting(session.error(), flags);
+    return written ? status : report_error(kCommand, written.error(), kWritableFiles);
+  }
+  const auto outcome = measure_all(**session, flags, rows);
+  (*session)->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
+  MessageDevices& devices = (*session)->devices();
+  const auto written =
+      write_results(flags, devices.address().to_string(), (*session)->remote(), rows, outcome);
+  int status = outcome ? kExitOk : report(outcome.error());
+  if (!written) status = report_error(kCommand, written.error(), kWritableFiles);
+  return devices.count() == 0 ? status : finish_capture(kCommand, devices.at(0), status);
+}
+
+// ---- The server.
+Result<void> serve(MessageDevices& devices, const MessageFlags& flags) {
+  const StopSignals signals;
+  MessageServerOptions options{flags.end(), [&] { return signals.requested(); }, message_agreement(flags), {}};
+  options.on_served = [](const MessageTest& test, const Result<void>& how) {
+    say(stdout, " {}: {}\n", test.name(), how ? "the client has the numbers" : printable(how.error().to_string()));
+    std::fflush(stdout);
+  };
+  auto listener = TcpListener::create(devices.address(), flags.port);
+  if (!listener) return std::move(listener).error();
+  say(stdout, "listening on {}\n", Endpoint{devices.address().to_string(), listener->port()}.to_string());
+  std::fflush(stdout);
+  auto link = listener->accept(options.stopped);
+  if (!link) return std::move(link).error();
+  return MessageServer(std::move(*link), devices, options).serve();
+}
+
+int run_server(const MessageFlags& flags) {
+  auto devices = MessageDevices::open(flags.device, nullptr);
+  if (!devices)
+    return report_error(kCommand, devices.error(), open_advice(devices.error(), flags.device, nullptr));
+  const auto outcome = serve(*devices, flags);
+  const int status = outcome ? kExitOk : report(outcome.error());
+  return devices->count() == 0 ? status : finish_capture(kCommand, devices->at(0), status);
+}
+
+int run_message(const MessageFlags& flags) {
+  if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kCommand, wrong);
+  if (auto fits = check_writable(flags.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
+  if (!flags.quiet_frequency) warn_of_frequency();
+  return flags.client() ? run_client(flags) : run_server(flags);
+}
+
+}  // namespace
+
+void add_message_command(CLI::App& bench, int& status) {
+  auto flags = std::make_shared<MessageFlags>();
+  CLI::App* command = bench.add_subcommand(
+      "message",
+      "Measure message protocols: latency, bandwidth, rate of messages.\n"
+      "  verbena bench message        and there  verbena bench message send-receive lat HOST\n"
+      "  verbena bench message buffered-write rate --here\n"
+      "The client says what is measured; a server that was given words takes no others.");
+  add_message_flags(*command, *flags);
+  command->callback([flags, &status] { status = run_message(*flags); });
+}
+
+}  // namespace verbena::tools

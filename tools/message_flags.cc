@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/message_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "tools/message_devices.h"
+#include "tools/number_flags.h"
+#include "verbena/device/environment.h"
+
+namespace verbena::tools {
+
+namespace {
+
+constexpr std::uint64_t kRing = 1u << 20;
+// A ring that was not chosen holds so many messages at least.
+constexpr std::uint64_t kRingMessages = 4;
+constexpr std::uint64_t kHeaderBytes = 64;
+
+std::string protocols() {
+  std::string names;
+  for (const messaging::Protocol one : messaging::all_protocols())
+    names += (names.empty() ? "" : ", ") + std::string(messaging::to_string(one));
+  return names;
+}
+
+// What --path says, or VERBENA_PATH: the client decides for both ends.
+PathChoice path_of(const MessageFlags& flags) {
+  std::string name = flags.device.path;
+  if (name.empty())
+    for (const EnvironmentVariable& one : environment())
+      if (one.name == "VERBENA_PATH") name = one.value.value_or("");
+  return parse_path_choice(name).value_or(PathChoice::Auto);
+}
+
+MessageMeasure measure_of(const MessageFlags& flags) {
+  return parse_message_measure(flags.measure).value_or(MessageMeasure::Latency);
+}
+
+std::uint64_t ring_for(std::uint32_t size) {
+  return std::max(kRing, std::bit_ceil(kRingMessages * (size + kHeaderBytes)));
+}
+
+MessageTest test_of(const MessageFlags& flags, std::uint32_t size) {
+  MessageTest test;
+  if (const auto kind = messaging::parse_kind(flags.protocol)) test.kind = *kind;
+  test.path = path_of(flags);
+  test.measure = measure_of(flags);
+  test.size = size;
+  test.senders = flags.senders.value_or(1);
+  test.threads = flags.threads.value_or(1);
+  test.batch = flags.batch.value_or(test.measure == MessageMeasure::Rate ? 16 : 1);
+  test.window = flags.window.value_or(64);
+  test.ring_bytes = flags.ring.value_or(ring_for(size));
+  test.duration = flags.duration.value_or(0);
+  constexpr std::uint64_t kUsual[] = {1000, 5000, 100'000};
+  test.iterations = flags.iterations.value_or(kUsual[static_cast<std::size_t>(test.measure)]);
+  return test;
+}
+
+std::string shown_size(const MessageFlags& flags, std::uint32_t size) {
+  return flags.all_sizes ? "all of -a" : std::to_string(size);
+}
+
+}  // namespace
+
+void add_message_flags(CLI::App& command, MessageFlags& flags) {
+  command.add_option("PROTOCOL", flags.protocol, "One of " + protocols() + "; choices follow: direct-read/fenced");
+  command.add_option("MEASURE", flags.measure, "lat, bw (bytes) or rate (messages)")
+      ->check(CLI::IsMember({"lat", "bw", "rate"}));
+  command.add_option("HOST", flags.host, "The server; without it, be the server");
+  command.add_flag("--here", flags.here, "Start the server here, too, as a process of its own");
+  add_device_flags(command, flags.device);
+  command.add_option("-d,--ib-dev", flags.device.device, "As --device")->type_name("ADDRESS");
+  auto* port = command.add_option("-p,--port", flags.port, "TCP port of the server; a server takes a free one with 0");
+  require_whole(port->capture_default_str(), 0, 65535);
+  port->each([&flags](const std::string&) { flags.port_given = true; });
+  const auto number = [&](const char* names, auto& to, const char* what, std::uint64_t min, std::uint64_t max) {
+    require_whole(command.add_option(names, to, what), min, max);
+  };
+  number("-s,--size", flags.size, "Bytes per message (8; for bw 65536)", 0, kMaxMessageSize);
+  command.add_flag("-a,--all", flags.all_sizes, "All sizes from 1 to 2^20, for lat 0 too");
+  number("-n,--iters", flags.iterations, "Messages of each sender (1000; for bw 5000, for rate 100000)", 1,
+         kMaxMessageIterations);
+  number("-D,--duration", flags.duration, "Measure each size this many seconds", 1, kMaxMessageDuration);
+  number("--senders", flags.senders, "Senders to each receiver, in one thread (1)", 1, kMaxMessageSenders);
+  number("--threads", flags.threads, "Threads that send, each to a thread of its own that receives (1)", 1,
+         kMaxMessageThreads);
+  number("--batch", flags.batch, "Messages handed over at once (1; for rate 16)", 1, kMaxMessageBatch);
+  number("--window", flags.window, "Messages in flight (64)", 1, kMaxMessageWindow);
+  number("--ring", flags.ring, "Bytes of a ring (2^20, and what four messages take)", 1, kMaxMessageRing);
+  command.add_flag("-e,--events", flags.events, "This end sleeps until something comes (otherwise it polls)");
+  command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
+  auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
+  require_seconds(patience->capture_default_str(), 0.1, 1e6);
+  command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
+}
+
+std::string check_message_flags(const MessageFlags& flags) {
+  if (!flags.protocol.empty())
+    if (const auto kind = messaging::parse_kind(flags.protocol); !kind)
+      return fmt::format("{}; protocols are {}", kind.error().context(), protocols());
+  if (flags.here && !flags.host.empty()) return "--here starts a server, and HOST is one: give one of the two";
+  if (flags.here && flags.port_given) return "-p: the server of --here takes a free port";
+  if (flags.client() && flags.measure.empty()) return "--here: give a PROTOCOL and what to measure of it";
+  if (flags.client() && flags.port == 0) return "-p 0 is for the server, which then takes a free port";
+  if (!flags.client() && !flags.json.empty()) return "--json: the client has the numbers; give it there";
+  if (flags.all_sizes && flags.size) return "-a measures all sizes, and -s one: give one of the two";
+  if (flags.duration && flags.iterations) return "-D measures for a time, and -n a number: give one of the two";
+  if (!flags.device.pcap.empty() && flags.threads.value_or(1) != 1)
+    return "--pcap captures one device, and each of --threads has its own";
+  if (!flags.client()) return "";
+  for (const MessageTest& test : message_tests(flags)) {
+    if (auto sound = check_message_test(test); !sound) return sound.error().context();
+    if (flags.events && !messaging::traits_of(test.kind).interrupts)
+      return "-e: no message of " + messaging::to_string(test.kind) + " wakes who sleeps";
+  }
+  return "";
+}
+
+std::vector<MessageTest> message_tests(const MessageFlags& flags) {
+  const MessageMeasure measure = measure_of(flags);
+  if (!flags.all_sizes)
+    return {test_of(flags, flags.size.value_or(measure == MessageMeasure::Bandwidth ? 65536 : 8))};
+  std::vector<MessageTest> tests;
+  if (measure == MessageMeasure::Latency) tests.push_back(test_of(flags, 0));
+  for (std::uint32_t size = 1; size <= kMaxSizeOfAll; size *= 2) tests.push_back(test_of(flags, size));
+  return tests;
+}
+
+nlohmann::json message_agreement(const MessageFlags& flags) {
+  const MessageTest test = message_tests(flags).front();
+  nlohmann::json all = nlohmann::json::object();
+  const auto add = [&](const char* name, bool given, std::string value) {
+    if (given || flags.client()) all[name] = std::move(value);
+  };
+  const bool timed = test.duration != 0;
+  add("PROTOCOL", !flags.protocol.empty(), messaging::to_string(test.kind));
+  add("MEASURE", !flags.measure.empty(), std::string(to_string(test.measure)));
+  add("--path", !flags.device.path.empty(), std::string(to_string(test.path)));
+  add("-s", flags.size || flags.all_sizes, shown_size(flags, test.size));
+  add("-n", flags.iterations.has_value(), timed ? "not given" : std::to_string(test.iterations));
+  add("-D", flags.duration.has_value(), timed ? std::to_string(test.duration) : "not given");
+  add("--senders", flags.senders.has_value(), std::to_string(test.senders));
+  add("--threads", flags.threads.has_value(), std::to_string(test.threads));
+  add("--batch", flags.batch.has_value(), std::to_string(test.batch));
+  add("--window", flags.window.has_value(), std::to_string(test.window));
+  add("--ring", flags.ring.has_value(), std::to_string(test.ring_bytes));
+  return all;
+}
+
+}  // namespace verbena::tools

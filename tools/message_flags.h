@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of `verbena bench message`.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/bench_settings.h"
+#include "tools/command.h"
+#include "tools/message_end.h"
+
+namespace verbena::tools {
+
+inline constexpr std::uint32_t kMaxSizeOfAll = 1u << 20;  // of -a; -s takes more
+
+struct MessageFlags {
+  std::string protocol, measure, host;  // empty: not given
+  DeviceFlags device;
+  std::uint16_t port = kBenchPort;
+  bool port_given = false;
+  bool here = false;       // --here
+  bool all_sizes = false;  // -a
+  std::optional<std::uint32_t> size, duration, senders, threads, batch, window;
+  std::optional<std::uint64_t> ring, iterations;
+  bool events = false;  // -e
+  double timeout = 10;  // seconds
+  bool quiet_frequency = false;
+  std::string json;
+
+  bool client() const { return here || !host.empty(); }
+  MessageEndOptions end() const { return {Duration{static_cast<std::int64_t>(timeout * 1e9)}, events}; }
+};
+
+void add_message_flags(CLI::App& command, MessageFlags& flags);
+// What is wrong with the flags, together or on this end; empty when nothing is.
+std::string check_message_flags(const MessageFlags& flags);
+
+// Of flags that are right. All tests of a client, one for each size.
+std::vector<MessageTest> message_tests(const MessageFlags& flags);
+// As the two ends compare them: all that a client's tests are made of; of a server those it was given.
+nlohmann::json message_agreement(const MessageFlags& flags);
+
+}  // namespace verbena::tools
