@@ -15,7 +15,8 @@ using Clock = std::chrono::steady_clock;
 // Turns that found nothing between two looks at the clock and at the wish to stop.
 constexpr std::uint32_t kTurnsPerGlance = 256;
 constexpr Duration kGlance = Duration::milliseconds(20);
-// Of so many batches the time of one is taken.
+// The time of the first batches is taken, and then of one in so many.
+constexpr std::uint32_t kBatchesTimed = 64;
 constexpr std::uint32_t kBatchesPerTime = 16;
 constexpr std::uint32_t kAnswers = 4;
 // A busy machine may let a thread of the peer's wait for its turn for seconds; that a peer died is told by the control
@@ -82,7 +83,7 @@ messaging::SendResult MessageSource::offer(std::size_t count, bool last) {
 }
 
 Result<std::size_t> MessageSource::hand_over(std::size_t count, bool last) {
-  const bool timed = calls_ % kBatchesPerTime == 0;
+  const bool timed = calls_ < kBatchesTimed || calls_ % kBatchesPerTime == 0;
   const auto begun = timed ? Clock::now() : Clock::time_point();
   const messaging::SendResult result = offer(count, last);
   if (result.taken != 0) {

@@ -45,7 +45,7 @@ class MessageSource {
   Result<std::size_t> send_last() { return hand_over(1, true); }
   messaging::Sender& sender() { return sender_; }
   std::uint64_t sent() const { return sent_; }
-  // Nanoseconds of the sender's thread in handing over messages, and of how many; of every so manieth batch.
+  // Nanoseconds of the sender's thread in handing over messages, and of how many; not all are timed.
   double timed_ns() const { return timed_ns_; }
   std::uint64_t timed() const { return timed_; }
 

@@ -62,7 +62,7 @@ Result<nlohmann::json> MessageServer::wait_told(const MessageCrew* crew) {
     }
     const auto error = crew == nullptr ? std::nullopt : crew->error();
     if (!error) continue;
-    if (!is_end_of_connection(error->code()) || !control_.ready(kTimeToExplain)) return *error;
+    if (!may_come_from_peer(error->code()) || !control_.ready(kTimeToExplain)) return *error;
   }
   auto message = control_.receive();
   if (!message) link_error_ = message.error();

@@ -70,17 +70,13 @@ Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann:
   return printable(*address);
 }
 
-bool is_end_of_connection(ErrorCode code) {
+bool may_come_from_peer(ErrorCode code) {
   switch (code) {
-    case ErrorCode::ConnectionLost:
-    case ErrorCode::ConnectionRefused:
-    case ErrorCode::Disconnected:
-    case ErrorCode::Flushed:
-    case ErrorCode::Rejected:
-    case ErrorCode::RetryExceeded:
-    case ErrorCode::TimedOut:
-    case ErrorCode::Unreachable: return true;
-    default: return false;
+    case ErrorCode::InvalidArgument:
+    case ErrorCode::NotSupported:
+    case ErrorCode::ResourceExhausted:
+    case ErrorCode::Cancelled: return false;
+    default: return true;
   }
 }
 
@@ -195,7 +191,7 @@ Result<void> MessageSession::measure(MessageCrew& crew, const Ends& ends, const 
 }
 
 Error MessageSession::reason_of(const Error& error) {
-  if (over_ || failed_there_ || !is_end_of_connection(error.code()) || !control_->ready(kTimeToExplain)) return error;
+  if (over_ || failed_there_ || !may_come_from_peer(error.code()) || !control_->ready(kTimeToExplain)) return error;
   auto told = hear();
   return told ? error : told.error();
 }

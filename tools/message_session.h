@@ -80,8 +80,8 @@ std::optional<std::string> message_difference(const nlohmann::json& here, const 
 // What each end says first, and what it must be. Errors: ProtocolError, InvalidArgument (the ends differ).
 nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address);
 Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann::json& flags);
-// So ends a connection whose other end fails.
-bool is_end_of_connection(ErrorCode code);
+// So may end a connection whose other end fails, and says why elsewhere.
+bool may_come_from_peer(ErrorCode code);
 // Of a receiver that sleeps until a message comes. Errors: InvalidArgument (none wakes it).
 Result<void> check_events(const MessageTest& test, const MessageEndOptions& options);
 
