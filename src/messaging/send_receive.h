@@ -7,6 +7,7 @@
 // at the sender, for which it keeps receives. Neither end ever sends what finds no receive.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "messaging/receiver_end.h"
@@ -21,8 +22,8 @@ inline constexpr std::uint32_t kCreditControls = 4;
 
 class SendReceiveSender : public SenderEnd {
  public:
-  SendReceiveSender(ProgressEngine& engine, const Options& options) : SenderEnd(engine, options) {}
-  ~SendReceiveSender() override { drop_connection(); }
+  SendReceiveSender(ProgressEngine& engine, const Options& options);
+  ~SendReceiveSender() override;
 
   std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
   std::uint64_t memory_bytes() const override { return buffers_.memory().size(); }
@@ -39,8 +40,7 @@ class SendReceiveSender : public SenderEnd {
 
   // ---- For protocols that differ in where a message goes.
   enum class Aim : std::uint8_t { AtReceives, AtMemory };
-  SendReceiveSender(ProgressEngine& engine, const Options& options, Aim aim)
-      : SenderEnd(engine, options), aims_(aim == Aim::AtMemory) {}
+  SendReceiveSender(ProgressEngine& engine, const Options& options, Aim aim);
   virtual void aim(SendRequest& /*request*/, std::uint64_t /*number*/) const {}
   // No sooner than the receiver gave them: see credits().
   void set_credits(std::uint32_t at_first, std::uint32_t most) {
@@ -61,6 +61,7 @@ class SendReceiveSender : public SenderEnd {
   void add_buffer(Batch& batch, std::uint32_t slot, std::uint32_t bytes);
 
   const bool aims_ = false;
+  std::unique_ptr<Batch> batch_;  // kept, as it is long
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t depth_ = 0;               // credits at first
   std::uint32_t most_ = 0;                // and at most, at any time

@@ -23,10 +23,17 @@ struct SendReceiveSender::Batch {
   std::size_t size = 0;
 };
 
+SendReceiveSender::SendReceiveSender(ProgressEngine& engine, const Options& options)
+    : SenderEnd(engine, options) {}
+SendReceiveSender::SendReceiveSender(ProgressEngine& engine, const Options& options, Aim aim)
+    : SenderEnd(engine, options), aims_(aim == Aim::AtMemory) {}
+SendReceiveSender::~SendReceiveSender() { drop_connection(); }
+
 Result<void> SendReceiveSender::open() {
   buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   inline_bytes_ = std::min(kInlineBytes, device().info().max_inline_bytes);
   in_flight_.assign(options().depth, kNoSlot);
+  batch_ = std::make_unique<Batch>();
   return buffers_.allocate(domain());
 }
 
@@ -104,7 +111,7 @@ SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
   SendResult result;
   const std::size_t wanted = messages.size();
   const auto room = static_cast<std::size_t>(std::min<std::uint64_t>({wanted, credits(), free_requests()}));
-  Batch batch;
+  Batch& batch = *batch_;
   while (result.taken < room) {
     const std::size_t from = result.taken;
     const std::size_t count = std::min(room - from, kBatch);
@@ -123,7 +130,9 @@ SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
 SendResult SendReceiveSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
   if (free_requests() == 0) return {SendStatus::NoBuffer, 0, 0};
-  Batch batch;
+  Batch& batch = *batch_;
+  batch.size = 0;
+  batch.requests[0] = SendRequest{};
   batch.requests[0].id = sent();
   add_buffer(batch, slot, bytes);
   batch.requests[0].local = {batch.pieces.data(), bytes == 0 ? std::size_t{0} : std::size_t{1}};
