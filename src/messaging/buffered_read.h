@@ -77,6 +77,7 @@ class BufferedReadReceiver final : public ReceiverEnd {
   QueuePairCapabilities queues() const override;
   std::uint32_t control_receives() const override { return 1; }
   void offer(ReceiverPeer&, Offer& ours, const Offer*) override { ours.extra = most_capacity_; }
+  Result<void> check_offer(const Offer& theirs, const Settled& settled) const override;
   Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) override;
   std::size_t poll(std::span<Message> out) override;
   void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;

@@ -67,7 +67,7 @@ QueuePairCapabilities BufferedReadReceiver::queues() const {
           .max_inline_bytes = ring::kWordBytes};
 }
 
-Result<void> BufferedReadReceiver::start(ReceiverPeer& base, const Offer& theirs, const Settled& settled) {
+Result<void> BufferedReadReceiver::check_offer(const Offer& theirs, const Settled& settled) const {
   const auto unsound = [&](const std::string& why) {
     return broken("the sender offers a ring of " + std::to_string(theirs.extra) + " bytes" + why);
   };
@@ -81,6 +81,11 @@ Result<void> BufferedReadReceiver::start(ReceiverPeer& base, const Offer& theirs
     return unsound(" in memory of " + std::to_string(theirs.memory.length));
   if (settled.max_message_bytes > geometry.max_payload_bytes())
     return unsound(" that does not hold its longest message");
+  return {};
+}
+
+Result<void> BufferedReadReceiver::start(ReceiverPeer& base, const Offer& theirs, const Settled& settled) {
+  const ring::Geometry geometry = geometry_of(settled, theirs.extra);
   auto& peer = static_cast<Peer&>(base);
   auto image =
       RegisteredRing::create(domain(), geometry.capacity, settled.kind.ring, kImageLines, Access::LocalWrite);

@@ -96,6 +96,7 @@ Offer ReceiverEnd::our_offer(ReceiverPeer* peer, const Offer* theirs) {
 Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs) {
   auto settled = settle(ours, theirs);
   if (!settled) return settled.error();
+  if (auto ok = check_offer(theirs, *settled); !ok) return ok;
   peer.name_ = peer.connection_->peer().to_string();
   if (auto ok = start(peer, theirs, *settled); !ok) return ok;
   if (peer.cut_off_) return peer.error_ ? *peer.error_ : Error(ErrorCode::Disconnected, "the sender closed");
@@ -113,7 +114,9 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   };
   auto theirs = Offer::from_bytes(request.private_data());
   if (!theirs) return refuse(theirs.error());
-  if (auto settled = settle(our_offer(nullptr, nullptr), *theirs); !settled) return refuse(settled.error());
+  auto settled = settle(our_offer(nullptr, nullptr), *theirs);
+  if (!settled) return refuse(settled.error());
+  if (auto ok = check_offer(*theirs, *settled); !ok) return refuse(ok.error());
   auto added = add_peer();
   if (!added) return refuse(added.error());
   ReceiverPeer& peer = **added;

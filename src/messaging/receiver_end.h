@@ -117,6 +117,8 @@ class ReceiverEnd {
   virtual Result<void> prepare(ReceiverPeer& /*peer*/) { return {}; }
   // `theirs` is null where ours goes first.
   virtual void offer(ReceiverPeer& /*peer*/, Offer& /*ours*/, const Offer* /*theirs*/) {}
+  // What a sender offers, before it is answered: it is told what is wrong.
+  virtual Result<void> check_offer(const Offer& /*theirs*/, const Settled& /*settled*/) const { return {}; }
   virtual Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) = 0;
   // Hands out what is here, by ReceiverPeer::hand_out(), in turns over the senders. Looks at memory only.
   virtual std::size_t poll(std::span<Message> out) = 0;

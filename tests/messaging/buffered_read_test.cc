@@ -85,7 +85,7 @@ TEST_P(BufferedRead, a_ring_that_the_receiver_does_not_take_is_refused_to_both) 
   Ends ends(GetParam(), small());
   Options here = ends.options;
   here.ring_bytes = 2 * kCapacity;
-  expect_error(ends.try_connect(here), ErrorCode::InvalidArgument, "takes rings of at most 16384 bytes");
+  expect_error(ends.try_connect(here), ErrorCode::Rejected, "a ring of 32768 bytes, and at most 16384 are taken");
   ASSERT_EQ(ends.refused.size(), 1u);
   EXPECT_THAT(ends.refused[0], ::testing::HasSubstr("the sender has a ring of 32768 bytes"));
   here.ring_bytes = kCapacity / 2;
