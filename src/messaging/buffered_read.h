@@ -97,7 +97,6 @@ class BufferedReadReceiver final : public ReceiverEnd {
   void tell_head(Peer& peer);
 
   std::uint64_t most_capacity_ = 0;
-  std::size_t turn_ = 0;  // whose ring is looked at first
 };
 
 }  // namespace verbena::messaging

@@ -106,7 +106,6 @@ class BufferedWriteReceiver final : public ReceiverEnd {
   bool poll_one(Peer& peer, Message& out);
 
   std::uint64_t capacity_ = 0;
-  std::size_t turn_ = 0;  // whose ring is looked at first
 };
 
 }  // namespace verbena::messaging

@@ -122,18 +122,9 @@ bool BufferedWriteReceiver::poll_one(Peer& peer, Message& out) {
 }
 
 std::size_t BufferedWriteReceiver::poll(std::span<Message> out) {
-  std::size_t count = 0;
-  std::size_t idle = 0;
-  while (count < out.size() && idle < peers().size()) {
-    turn_ = turn_ + 1 < peers().size() ? turn_ + 1 : 0;
-    if (poll_one(static_cast<Peer&>(*peers()[turn_]), out[count])) {
-      ++count;
-      idle = 0;
-    } else {
-      ++idle;
-    }
-  }
-  return count;
+  return poll_in_turns(out, [this](ReceiverPeer& peer, Message& message) {
+    return poll_one(static_cast<Peer&>(peer), message);
+  });
 }
 
 void BufferedWriteReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t token) {

@@ -172,6 +172,18 @@ class ReceiverEnd {
   }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
   void drop_peers();
+  // poll_one(peer, message) says whether there was one; everybody's next comes before anybody's one after that.
+  template <class PollOne>
+  std::size_t poll_in_turns(std::span<Message> out, PollOne poll_one) {
+    std::size_t count = 0;
+    for (std::size_t idle = 0; count < out.size() && idle < peers_.size();) {
+      turn_ = turn_ + 1 < peers_.size() ? turn_ + 1 : 0;
+      const bool found = poll_one(*peers_[turn_], out[count]);
+      idle = found ? 0 : idle + 1;
+      count += found ? 1 : 0;
+    }
+    return count;
+  }
   std::uint64_t memory_of_peers() const {
     std::uint64_t bytes = 0;
     for (const auto& peer : peers_) bytes += peer->memory_bytes();
@@ -210,6 +222,7 @@ class ReceiverEnd {
   bool has_cut_off_ = false;  // somebody waits to be told of its end
   std::optional<Error> last_error_;
   Tick tick_;
+  std::size_t turn_ = 0;  // whose messages were looked for last
   Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;
   std::shared_ptr<const std::function<void(Message)>> on_message_;
