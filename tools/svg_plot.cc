@@ -15,6 +15,29 @@ constexpr double kWidth = 720, kHeight = 340;
 constexpr double kLeft = 72, kRight = 20, kTop = 44, kBottom = 52;
 // Ticks that do not collide, at the font size of the page.
 constexpr int kMaxTicks = 12;
+constexpr double kLegendRow = 16, kCharacter = 6.1;
+
+// The names of the series above the plot: as many beside each other as have room.
+struct Legend {
+  double width = 130;
+  std::size_t columns = 1, rows = 1;
+
+  explicit Legend(const Plot& plot) {
+    for (const PlotSeries& one : plot.series)
+      width = std::max(width, 30 + kCharacter * static_cast<double>(one.name.size()));
+    columns = std::max<std::size_t>(static_cast<std::size_t>((kWidth - kLeft) / width), 1);
+    rows = std::max<std::size_t>((plot.series.size() + columns - 1) / columns, 1);
+  }
+  // Where the plot begins.
+  double bottom() const { return kTop + kLegendRow * static_cast<double>(rows - 1); }
+  std::string entry(std::size_t i, const std::string& name) const {
+    const double x = kLeft + width * static_cast<double>(i % columns);
+    const double y = 33 + kLegendRow * static_cast<double>(i / columns);
+    return fmt::format("<line class=\"key s{}\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>"
+                       "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\">{}</text>\n",
+                       i, x, x + 18, y, y, x + 24, y + 4, escape_markup(name));
+  }
+};
 
 struct Scale {
   double low = 0, high = 1;  // in the scale's own measure: logarithms where it is logarithmic
@@ -58,10 +81,10 @@ void vertical_tick(std::string& svg, const Scale& y, double value) {
                      kLeft, kWidth - kRight, y.at(value), y.at(value), kLeft - 8, y.at(value) + 4, number_text(value));
 }
 
-void horizontal_tick(std::string& svg, const Scale& x, double value, const std::string& text) {
+void horizontal_tick(std::string& svg, const Scale& x, double top, double value, const std::string& text) {
   svg += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>"
                      "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                     x.at(value), x.at(value), kTop, kHeight - kBottom, x.at(value), kHeight - kBottom + 18, text);
+                     x.at(value), x.at(value), top, kHeight - kBottom, x.at(value), kHeight - kBottom + 18, text);
 }
 
 std::string frame(const Plot& plot) {
@@ -88,8 +111,8 @@ Scale x_scale(const Plot& plot) {
   return x;
 }
 
-Scale y_scale(const Plot& plot) {
-  Scale y{0, 0, plot.log_y, kHeight - kBottom, kTop};
+Scale y_scale(const Plot& plot, double top) {
+  Scale y{0, 0, plot.log_y, kHeight - kBottom, top};
   double low = std::numeric_limits<double>::max(), high = 0;
   for (const PlotSeries& one : plot.series)
     for (const auto& point : one.points) {
@@ -136,33 +159,33 @@ std::string escape_markup(std::string_view text) {
 }
 
 std::string svg_by_size(const Plot& plot) {
-  const Scale x = x_scale(plot), y = y_scale(plot);
+  const Legend legend(plot);
+  const Scale x = x_scale(plot), y = y_scale(plot, legend.bottom());
   std::string svg = frame(plot);
   vertical_axis(svg, y);
   const int first = static_cast<int>(std::ceil(x.low - 1e-9)), last = static_cast<int>(std::floor(x.high + 1e-9));
   const int stride = (last - first) / kMaxTicks + 1;
   for (int power = std::max(first, 0); power <= last; power += stride)
-    horizontal_tick(svg, x, std::exp2(power), size_text(std::exp2(power)));
+    horizontal_tick(svg, x, legend.bottom(), std::exp2(power),
+                    plot.bytes ? size_text(std::exp2(power)) : number_text(std::exp2(power)));
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     std::string path, dots;
     for (const auto& point : plot.series[i].points) {
       if (!shown(plot, point)) continue;
       path += fmt::format("{:.1f},{:.1f} ", x.at(point.first), y.at(point.second));
-      dots += fmt::format("<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}, {} bytes: {:.6g}"
+      dots += fmt::format("<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}, {} {}: {:.6g}"
                           "</title></circle>\n", i, x.at(point.first), y.at(point.second),
-                          escape_markup(plot.series[i].name), point.first, point.second);
+                          escape_markup(plot.series[i].name), point.first,
+                          escape_markup(plot.bytes ? "bytes" : plot.x_name), point.second);
     }
     svg += fmt::format("<polyline class=\"s{}\" points=\"{}\"/>\n{}", i, path, dots);
-    const double at = kLeft + 130 * static_cast<double>(i);
-    svg += fmt::format("<line class=\"key s{}\" x1=\"{}\" x2=\"{}\" y1=\"33\" y2=\"33\"/>"
-                       "<text class=\"tick\" x=\"{}\" y=\"37\">{}</text>\n",
-                       i, at, at + 18, at + 24, escape_markup(plot.series[i].name));
+    svg += legend.entry(i, plot.series[i].name);
   }
   return svg + "</svg>\n";
 }
 
 std::string svg_histogram(const Plot& plot) {
-  const Scale x = x_scale(plot), y = y_scale(plot);
+  const Scale x = x_scale(plot), y = y_scale(plot, kTop);
   std::string svg = frame(plot);
   vertical_axis(svg, y);
   const double span = std::exp2(x.high) / std::exp2(x.low);
@@ -174,7 +197,7 @@ std::string svg_histogram(const Plot& plot) {
       const bool fine = part == 1.5 || part == 3.0 || part == 7.0;
       if (x.measure(value) < x.low || x.measure(value) > x.high || (fine && span > 100) || ++ticks > 2 * kMaxTicks)
         continue;
-      horizontal_tick(svg, x, value, number_text(value));
+      horizontal_tick(svg, x, kTop, value, number_text(value));
     }
   const double floor = kHeight - kBottom;
   double left = kLeft;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plots as SVG, to stand inside an HTML page: its style sheet colours the classes s0, s1, ..., axis, grid.
+// Plots as SVG, to stand inside an HTML page: its style sheet colours the classes s0, s1, ... s9, grid.
 #pragma once
 
 #include <string>
@@ -17,10 +17,11 @@ struct Plot {
   std::string title, x_name, y_name;
   bool log_y = false;
   std::vector<PlotSeries> series;
+  bool bytes = true;  // x is: its labels are sizes; otherwise numbers of what x_name says
 };
 
-// Lines over a logarithmic x of powers of two, labelled as sizes in bytes. Points whose coordinate cannot be shown (x
-// or a logarithmic y not above 0) are left out.
+// Lines over a logarithmic x of powers of two. Points whose coordinate cannot be shown (x or a logarithmic y not above
+// 0) are left out.
 std::string svg_by_size(const Plot& plot);
 // Bars: `plot.series` holds one series of (upper edge, height), over a logarithmic x.
 std::string svg_histogram(const Plot& plot);

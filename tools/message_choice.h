@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which message protocol to take, by what was measured.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tools/message_results.h"
+
+namespace verbena::tools {
+
+enum class MessageWish : std::uint8_t {
+  Latency,         // one small message at a time, soonest
+  SmallMessages,   // the most small messages a second
+  LargeBandwidth,  // the most bytes a second in large messages
+  ManySenders,     // many senders, little memory at the receiver
+};
+inline constexpr MessageWish kMessageWishes[] = {MessageWish::Latency, MessageWish::SmallMessages,
+                                                 MessageWish::LargeBandwidth, MessageWish::ManySenders};
+// "lowest latency"
+std::string_view to_string(MessageWish wish);
+// "packets", "shared memory", "any path"
+std::string_view words_for(PathChoice path);
+
+// A row in which something went.
+bool is_measured(const MessageRow& row);
+
+struct MeasuredChoice {
+  MessageRow row{};    // that decided
+  std::string reason;  // the numbers, and those of the next best; for people
+};
+// The best of the rows over that path. Latencies are compared at the smallest size measured, small messages at the
+// smallest and large ones at the largest that a single sender was measured at; many senders at the largest number of
+// them: of the kinds that carry at least half as many messages as the fastest, the one whose receiver has the least
+// memory.
+// Errors: NotFound: no row measures such.
+Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, MessageWish wish, PathChoice path);
+
+}  // namespace verbena::tools
