@@ -116,7 +116,8 @@ void expect_balanced(const std::string& page) {
 
 TEST(MessageReport, shows_plots_choices_properties_models_and_numbers) {
   MessageReport report{"127.0.0.1", "127.0.0.2", contest(), {}};
-  for (const std::uint32_t senders : {1u, 4u, 16u}) report.rows.push_back(crowd(kPlain, senders, kQuick, 1000 * senders));
+  for (const std::uint32_t senders : {1u, 4u, 16u})
+    report.rows.push_back(crowd(kPlain, senders, kQuick, std::uint64_t{1000} * senders));
   for (const std::uint32_t threads : {1u, 2u}) {
     report.rows.push_back(crowd(kRing, 1, kDense, 1000));
     report.rows.back().test.threads = threads;
