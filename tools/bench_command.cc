@@ -208,6 +208,7 @@ void add_bench_command(CLI::App& program, int& status) {
     add_test(*kind, status, verb, BenchMeasure::Bandwidth);
   }
   add_message_command(*bench, status);
+  add_protocols_command(*bench, status);
 }
 
 }  // namespace verbena::tools

@@ -9,5 +9,6 @@ namespace verbena::tools {
 
 // Below `bench`.
 void add_message_command(CLI::App& bench, int& status);
+void add_protocols_command(CLI::App& bench, int& status);
 
 }  // namespace verbena::tools
