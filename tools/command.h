@@ -21,6 +21,7 @@ inline constexpr std::uint16_t kDefaultPort = 7471;
 
 void add_devices_command(CLI::App& program, int& status);
 void add_bench_command(CLI::App& program, int& status);
+void add_tune_command(CLI::App& program, int& status);
 void add_ping_command(CLI::App& program, int& status);
 void add_pingpong_command(CLI::App& program, int& status);
 void add_rping_command(CLI::App& program, int& status);

@@ -86,6 +86,7 @@ int main(int argc, char** argv) {
   add_pingpong_command(program, status);
   add_rping_command(program, status);
   add_bench_command(program, status);
+  add_tune_command(program, status);
   add_serve_command(program, status);
   add_get_command(program, status);
   add_put_command(program, status);

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verbena bench protocols and verbena tune: tables, JSON, the page, another end, what they refuse."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import xml.etree.ElementTree as xml
+
+from command import PATIENCE, Server, check, main, say
+
+MARKUP = "{http://www.w3.org/1999/xhtml}"
+DRAWING = "{http://www.w3.org/2000/svg}"
+TESTS = 6 + 6 + 1 + 4 + 2  # of a kind over a path: by size two ways, a batch, by senders, by threads
+WISHES = {"lowest latency", "most small messages", "most bytes in large messages", "many senders, little memory"}
+
+
+def load(file):
+    with open(file, encoding="utf-8") as result:
+        return json.load(result)
+
+
+def protocols(setting, *words, kinds=("send-receive", "buffered-write/reversed/read"), status=0):
+    """Output, JSON and page of a comparison."""
+    file, page = setting.path("protocols.json"), setting.path("protocols.html")
+    named = [word for kind in kinds for word in ("--protocol", kind)]
+    output, errors = setting.run("bench", "protocols", *words, *named, "-n", "5", "-F", "--json", file,
+                                 "--report", page, status=status)
+    return output + errors, load(file), page
+
+
+def a_comparison_measures_both_paths_and_says_what_to_take(setting):
+    output, result, page = protocols(setting)
+    check(result["ok"] and not result["failures"] and len(result["results"]) == 2 * 2 * TESTS, result["failures"])
+    for path in ("roce", "local"):
+        check({one["wish"] for one in result["choices"] if one["path"] == path} == WISHES, result["choices"])
+        check(sum(one["path"] == path for one in result["models"]) == 2, result["models"])
+    for model in result["models"]:
+        parts = [model[part][name] for part in ("overhead", "latency", "gap") for name in ("us", "ns_per_byte")]
+        check(min(parts) >= 0 and model["gap"]["us"] > 0, model)
+    for choice in result["choices"]:
+        check(choice["reason"].startswith(choice["protocol"] + ": ") and choice["reason"] in output, output)
+    check(f"{4 * TESTS} tests, 0 failed" in output and page in output, output)
+    numbers = {(one["test"]["senders"], one["test"]["threads"]) for one in result["results"]}
+    check(numbers == {(1, 1), (4, 1), (16, 1), (64, 1), (1, 2), (1, 4)}, numbers)
+    say(output.splitlines()[1])
+    the_page_is_whole(page, {"send-receive", "buffered-write/reversed/read"})
+
+
+def the_page_is_whole(page, kinds):
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    tree = xml.fromstring(text.split("\n", 1)[1])
+    titles = [plot.findtext(DRAWING + "title") for plot in tree.iter(DRAWING + "svg")]
+    check(len(titles) == 12 and len(set(titles)) == 9, titles)  # those by number do not name their path
+    for plot in tree.iter(DRAWING + "svg"):
+        lines = list(plot.iter(DRAWING + "polyline"))
+        check(len(lines) == len(kinds) and all(len(line.get("points").split()) > 1 for line in lines), plot)
+    headings = [one.text for one in tree.iter(MARKUP + "h2")]
+    check(headings == ["Which to take, by these numbers", "Over packets", "Over shared memory", "What each gives",
+                       "A model of it", "Numbers"], headings)
+    rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter(MARKUP + "tr")]
+    check(sum(len(row) == 13 for row in rows) == 4 * TESTS + 1, "a row for each test")
+    check(sum(len(row) == 9 for row in rows) == 14, "the properties of thirteen kinds")
+    check(not re.search(r"src=|href=|url\(|@import|<script", text), "the page needs something beside itself")
+
+
+def one_path_and_one_protocol_are_enough(setting):
+    _, result, _ = protocols(setting, "--path", "local", kinds=("shared-write",))
+    check({(one["test"]["protocol"], one["test"]["path"]) for one in result["results"]} == {("shared-write", "local")},
+          result)
+    say(f"{len(result['results'])} tests")
+
+
+def a_server_elsewhere_serves_a_comparison_and_a_tuning(setting):
+    server = Server(setting, "bench", "message", "-F")
+    host, port = server.address.rsplit(":", 1)
+    _, result, _ = protocols(setting, host, "-p", port, "--path", "roce", kinds=("direct-read",))
+    check(result["ok"] and len(result["results"]) == TESTS, result)
+    server.process.communicate(timeout=PATIENCE)
+    check(server.process.returncode == 0, server.errors())
+    server = Server(setting, "bench", "message", "-F", "-e")
+    host, port = server.address.rsplit(":", 1)
+    tuned(setting, host, "-p", port, "--sleeping", "-s", "100")
+    server.process.communicate(timeout=PATIENCE)
+    check(server.process.returncode == 0, server.errors())
+    # It goes in the middle, and what it had measured is kept.
+    server = Server(setting, "bench", "message", "-F")
+    host, port = server.address.rsplit(":", 1)
+    file = setting.path("broken.json")
+    client = setting.start("bench", "protocols", host, "-p", port, "-F", "--json", file, "--report",
+                           setting.path("broken.html"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told = b""
+    while told.count(b"\n") < 5:
+        told += os.read(server.process.stdout.fileno(), 4096)
+    server.process.kill()
+    _, errors = client.communicate(timeout=PATIENCE)
+    check(client.returncode == 1 and errors.startswith(b"verbena bench protocols: "), errors)
+    result = load(file)
+    check(not result["ok"] and result["error"]["code"] and len(result["results"]) >= 2, result)
+    say(errors.decode().splitlines()[0])
+
+
+def tuned(setting, *words):
+    file = setting.path("tune.json")
+    output, _ = setting.run("tune", *words, "-F", "--json", file)
+    result = load(file)
+    steps = [one for one in result["steps"] if "settled" in one]
+    check(result["ok"] and steps, result)
+
+    def merit(one):
+        return 1 / one["time_us"]["typical"] if result["goal"] == "latency" else one["messages_per_s"]
+
+    check(result["best"] in steps and result["usual"] in steps, "what was not measured is the best")
+    # Nothing was better by more than what counts as noise.
+    check(merit(result["best"]) * 1.051 > max(map(merit, steps)), result)
+    check(result["options"] in output and "messaging::Options options{.kind = {.protocol = " in output, output)
+    check(f".max_message_bytes = {result['size']}," in output, output)
+    return output, result
+
+
+def a_tuning_recommends_what_it_measured(setting):
+    output, result = tuned(setting, "--goal", "rate", "-s", "32", "--senders", "2", "--path", "local")
+    for member in ("window", "batch", "ring_bytes"):
+        check(len({one["test"][member] for one in result["steps"]}) > 1, f"one {member} alone: {result['steps']}")
+    check(len({one["test"]["protocol"] for one in result["steps"]}) == 11, result["steps"])
+    check({one["test"]["senders"] for one in result["steps"]} == {2}, result["steps"])
+    check({one["test"]["path"] for one in result["steps"]} == {"local"}, result["steps"])
+    say(next(line for line in output.splitlines() if line.startswith("best: ")))
+    _, result = tuned(setting, "--sleeping", "--path", "roce")
+    asleep = {one["test"]["protocol"].split("/")[0] for one in result["steps"]}
+    check("buffered-read" not in asleep and "send-receive" in asleep, asleep)
+    check(not any("reversed" in one["test"]["protocol"] for one in result["steps"]), "one that wakes nobody")
+
+
+def what_makes_no_sense_is_refused(setting):
+    cases = [(("tune", "--senders", "2"), 2, "--senders"), (("tune", "--goal", "speed"), 2, "speed"),
+             (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "64k"), 2, "'64k'"),
+             (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
+             (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),
+             (("bench", "protocols", "-n", "0"), 2, "--iters"),
+             (("bench", "protocols", "--report", "/nowhere/page.html"), 1, "/nowhere/page.html"),
+             (("bench", "protocols", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
+             (("bench", "protocols", "--device", "nonesuch"), 1, "nonesuch")]
+    for words, status, told in cases:
+        output, errors = setting.run(*words, status=status)
+        check(told in errors and errors.startswith("verbena") and not output, f"{words}: {output!r} {errors!r}")
+    say(errors.splitlines()[0])
+
+
+def an_interrupt_ends_both_and_keeps_what_there_is(setting):
+    file = setting.path("interrupted.json")
+    page = setting.path("interrupted.html")
+    for words in (("bench", "protocols", "--report", page), ("tune", "--goal", "bandwidth")):
+        client = setting.start(*words, "-F", "--json", file, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            client.wait(2)
+        except subprocess.TimeoutExpired:
+            client.send_signal(signal.SIGINT)
+        _, errors = client.communicate(timeout=PATIENCE)
+        check(client.returncode == 1 and b"Cancelled" in errors, f"{client.returncode} {errors}")
+        check(load(file)["error"]["code"] == "Cancelled", "the file tells of another end")
+    say(errors.decode().splitlines()[0])
+
+
+if __name__ == "__main__":
+    main(a_comparison_measures_both_paths_and_says_what_to_take, one_path_and_one_protocol_are_enough,
+         a_server_elsewhere_serves_a_comparison_and_a_tuning, a_tuning_recommends_what_it_measured,
+         what_makes_no_sense_is_refused, an_interrupt_ends_both_and_keeps_what_there_is)

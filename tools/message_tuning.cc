@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/message_tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "tools/safe_path.h"
+
+namespace verbena::tools {
+
+namespace {
+
+using messaging::Acknowledge, messaging::Commit, messaging::Kind, messaging::Protocol, messaging::RingMemory;
+
+constexpr std::array<std::uint32_t, 5> kWindows{4, 16, 64, 256, 1024};
+constexpr std::array<std::uint32_t, 4> kBatches{1, 4, 16, 64};
+constexpr std::array<std::uint64_t, 5> kRings{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+// Usual values, and what one test may register for messages in flight and move.
+constexpr std::uint32_t kUsualWindow = 64;
+constexpr std::uint64_t kUsualRing = 1 << 20, kMostInFlight = 256 << 20, kBytesOfTest = 256 << 20;
+constexpr std::uint64_t kRingMessages = 4, kHeaderBytes = 64;
+
+bool has_ring(const Kind& kind) {
+  return kind.protocol == Protocol::BufferedWrite || kind.protocol == Protocol::SharedWrite ||
+         kind.protocol == Protocol::BufferedRead;
+}
+
+std::uint64_t least_ring(std::uint32_t size) { return std::bit_ceil(kRingMessages * (size + kHeaderBytes)); }
+
+// A few hundred milliseconds' worth on a machine of today.
+std::uint64_t iterations_of(MessageMeasure goal, std::uint32_t size, std::uint32_t senders) {
+  const std::uint64_t messages = goal == MessageMeasure::Latency ? 5000 : 100'000;
+  const std::uint64_t fitting = kBytesOfTest / std::max<std::uint32_t>(size, 1);
+  return std::max<std::uint64_t>(std::min(messages, fitting) / senders, 16);
+}
+
+class Search {
+ public:
+  Search(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over)
+      : settings_(settings), run_(run), over_(over) {}
+
+  Result<TuneOutcome> work() {
+    for (int round = 0; round < 2 && !ended_; ++round) {
+      const auto before = best_;
+      for (const Kind& kind : kinds_to_tune(settings_)) try_kind(kind);
+      if (!best_) break;
+      if (settings_.goal != MessageMeasure::Latency) {
+        try_each(kWindows, &MessageTest::window);
+        try_each(kBatches, &MessageTest::batch);
+      }
+      if (has_ring(outcome_.steps[*best_].test.kind)) try_each(kRings, &MessageTest::ring_bytes);
+      if (before == best_) break;
+    }
+    return finish();
+  }
+
+ private:
+  const MessageTest& best_test() const { return outcome_.steps[*best_].test; }
+  double merit_of_step(std::size_t step) const { return merit_of(*outcome_.steps[step].row); }
+
+  void try_kind(const Kind& kind) {
+    MessageTest test = best_ ? best_test() : first_test(settings_, kind);
+    test.kind = kind;
+    consider(test);
+  }
+  template <class Values, class Member>
+  void try_each(const Values& values, Member member) {
+    for (const auto value : values) {
+      MessageTest test = best_test();
+      test.*member = value;
+      consider(test);
+    }
+  }
+  bool sensible(const MessageTest& test) const {
+    if (test.batch > test.window) return false;
+    if (std::uint64_t{test.window} * test.senders * test.size > kMostInFlight) return false;
+    return !has_ring(test.kind) || (test.ring_bytes >= least_ring(test.size) &&
+                                    test.ring_bytes * test.senders <= std::max(kMostInFlight, kUsualRing));
+  }
+  bool takes_less(const MessageTest& one, const MessageTest& other) const {
+    return one.window <= other.window && one.batch <= other.batch && one.ring_bytes <= other.ring_bytes &&
+           one.kind == other.kind;
+  }
+
+  void consider(const MessageTest& test) {
+    if (ended_ || !sensible(test)) return;
+    for (const TuneStep& step : outcome_.steps)
+      if (key_of(step.test) == key_of(test)) return;
+    TuneStep step{test, {}, {}};
+    auto row = run_(test);
+    if (row) step.row = std::move(*row);
+    else step.why = printable(row.error().to_string());
+    if (!row && over_()) ended_ = row.error();
+    outcome_.steps.push_back(std::move(step));
+    if (!row) return;
+    const std::size_t now = outcome_.steps.size() - 1;
+    if (!best_) best_ = now;
+    const double ratio = merit_of_step(now) / merit_of_step(*best_);
+    // Less memory for as much is better, too.
+    if (ratio > kWorthwhile || (ratio > 1 && takes_less(test, best_test()))) best_ = now;
+  }
+  static std::string key_of(const MessageTest& test) {
+    return fmt::format("{} {} {} {}", messaging::to_string(test.kind), test.window, test.batch, test.ring_bytes);
+  }
+
+  Result<TuneOutcome> finish() {
+    if (ended_) return *ended_;
+    if (!best_) {
+      const std::string first = outcome_.steps.empty() ? "none fits" : outcome_.steps.front().why;
+      return Error(ErrorCode::NotFound, "no message protocol does it: " + first);
+    }
+    outcome_.best = *outcome_.steps[*best_].row;
+    const std::string usual = key_of(first_test(settings_, best_test().kind));
+    outcome_.usual = outcome_.best;
+    for (const TuneStep& step : outcome_.steps)
+      if (step.row && key_of(step.test) == usual) outcome_.usual = *step.row;
+    return std::move(outcome_);
+  }
+
+  const TuneSettings& settings_;
+  const TuneRun& run_;
+  const std::function<bool()>& over_;
+  TuneOutcome outcome_;
+  std::optional<std::size_t> best_;  // of the steps
+  std::optional<Error> ended_;
+};
+
+std::string code_of(const Kind& kind) {
+  constexpr std::pair<Protocol, std::string_view> kNames[] = {
+      {Protocol::SendReceive, "SendReceive"},     {Protocol::SharedReceive, "SharedReceive"},
+      {Protocol::DirectWrite, "DirectWrite"},     {Protocol::BufferedWrite, "BufferedWrite"},
+      {Protocol::SharedWrite, "SharedWrite"},     {Protocol::DirectRead, "DirectRead"},
+      {Protocol::BufferedRead, "BufferedRead"}};
+  std::string text = "{";
+  for (const auto& [protocol, name] : kNames)
+    if (protocol == kind.protocol) text += fmt::format(".protocol = messaging::Protocol::{}", name);
+  if (kind.protocol == Protocol::BufferedWrite) {
+    constexpr std::string_view kCommits[] = {"Immediate", "Offset", "Reversed"};
+    if (kind.commit != Commit::Immediate)
+      text += fmt::format(", .commit = messaging::Commit::{}", kCommits[static_cast<std::size_t>(kind.commit)]);
+    if (kind.acknowledge == Acknowledge::Read) text += ", .acknowledge = messaging::Acknowledge::Read";
+  }
+  if (has_ring(kind) && kind.ring == RingMemory::DoubleMapped) text += ", .ring = messaging::RingMemory::DoubleMapped";
+  if (kind.protocol == Protocol::DirectRead && kind.fenced) text += ", .fenced = true";
+  return text + "}";
+}
+
+}  // namespace
+
+std::vector<Kind> kinds_to_tune(const TuneSettings& settings) {
+  std::vector<Kind> all;
+  for (const Protocol protocol : messaging::all_protocols()) {
+    all.push_back({.protocol = protocol});
+    if (protocol != Protocol::BufferedWrite) continue;
+    for (const Commit commit : {Commit::Offset, Commit::Reversed})
+      for (const Acknowledge acknowledge : {Acknowledge::Send, Acknowledge::Read})
+        all.push_back({.protocol = protocol, .commit = commit, .acknowledge = acknowledge});
+  }
+  if (settings.sleeping) std::erase_if(all, [](const Kind& kind) { return !traits_of(kind).interrupts; });
+  return all;
+}
+
+MessageTest first_test(const TuneSettings& settings, const Kind& kind) {
+  MessageTest test;
+  test.kind = kind;
+  test.path = settings.path;
+  test.measure = settings.goal;
+  test.size = settings.size;
+  test.senders = settings.senders;
+  const std::uint64_t each = std::max<std::uint64_t>(std::uint64_t{settings.size} * settings.senders, 1);
+  test.window = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(kMostInFlight / each), 1,
+                                                                     kUsualWindow));
+  test.ring_bytes = std::max(kUsualRing, least_ring(settings.size));
+  test.iterations = iterations_of(settings.goal, settings.size, settings.senders);
+  return test;
+}
+
+double merit_of(const MessageRow& row) {
+  if (row.test.measure == MessageMeasure::Latency) return row.typical > 0 ? 1 / row.typical : 0;
+  return row.messages_per_second();
+}
+
+Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over) {
+  return Search(settings, run, over).work();
+}
+
+std::string options_code(const MessageTest& test) {
+  std::string text = fmt::format("messaging::Options options{{.kind = {},\n", code_of(test.kind));
+  const auto member = [&](std::string_view name, std::uint64_t value) {
+    text += fmt::format("{:27}.{} = {},\n", "", name, value);
+  };
+  member("max_message_bytes", std::max<std::uint32_t>(test.size, 1));
+  member("depth", test.window);
+  if (has_ring(test.kind)) member("ring_bytes", test.ring_bytes);
+  member("max_senders", test.senders);
+  text.replace(text.size() - 2, 2, "};\n");
+  if (test.batch > 1)
+    text += fmt::format("// {} messages at once: sender.try_send_batch(messages)\n", test.batch);
+  return text;
+}
+
+std::string result_text(const MessageRow& row) {
+  switch (row.test.measure) {
+    case MessageMeasure::Latency: return fmt::format("{:.2f} µs one way", row.typical);
+    case MessageMeasure::Bandwidth: return fmt::format("{:.3g} GB/s", row.bytes_per_second() * 1e-9);
+    case MessageMeasure::Rate: break;
+  }
+  return fmt::format("{:.3g} million messages/s", row.messages_per_second() * 1e-6);
+}
+
+}  // namespace verbena::tools

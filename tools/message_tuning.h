@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of `verbena tune`: which protocol, with which window, batch and ring, does best what is wanted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/message_results.h"
+
+namespace verbena::tools {
+
+struct TuneSettings {
+  MessageMeasure goal = MessageMeasure::Latency;
+  std::uint32_t size = 64;  // bytes
+  std::uint32_t senders = 1;
+  bool sleeping = false;  // the receiver sleeps until a message comes
+  PathChoice path = PathChoice::Auto;
+};
+
+// The kinds that can do it at all.
+std::vector<messaging::Kind> kinds_to_tune(const TuneSettings& settings);
+// Where the search begins, for a kind.
+MessageTest first_test(const TuneSettings& settings, const messaging::Kind& kind);
+
+struct TuneStep {
+  MessageTest test{};
+  std::optional<MessageRow> row{};  // nothing: it failed
+  std::string why{};                // then; printable
+};
+struct TuneOutcome {
+  MessageRow best{};
+  MessageRow usual{};           // what the defaults of the kind that is best do
+  std::vector<TuneStep> steps;  // all that was measured, in order; no test twice
+};
+
+// Better is a larger number: 1 / microseconds, or messages per second.
+double merit_of(const MessageRow& row);
+
+// Searches one coordinate after the other, from the best so far: protocol, window, batch, ring; and again, until a
+// round changes nothing or two are done. Better is what is kWorthwhile times as good, or better at all with no more
+// memory: less is noise. `run` measures; `over`: it will not any more.
+// Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
+inline constexpr double kWorthwhile = 1.05;
+using TuneRun = std::function<Result<MessageRow>(const MessageTest&)>;
+Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over);
+
+// "messaging::Options options{...};" for both ends, and how to hand messages over when there is a batch.
+std::string options_code(const MessageTest& test);
+// "12.3 µs one way", "1.2 million messages/s", "3.4 GB/s"
+std::string result_text(const MessageRow& row);
+
+}  // namespace verbena::tools

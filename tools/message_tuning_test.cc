@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/message_tuning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "tools/test_message_rows.h"
+#include "verbena/messaging/options.h"
+
+namespace verbena::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A machine on which `per_second` says how much each setting gives; a latency is 1 / of it.
+struct Machine {
+  std::function<Result<double>(const MessageTest&)> per_second;
+  std::vector<MessageTest> measured{};
+  bool gone = false;
+
+  Result<MessageRow> run(const MessageTest& test) {
+    measured.push_back(test);
+    const auto merit = per_second(test);
+    if (!merit) return merit.error();
+    MessageRow row;
+    row.test = test;
+    row.kind = test.kind;
+    row.messages = test.iterations;
+    row.elapsed.ns = std::llround(static_cast<double>(test.iterations) * 1e9 / *merit);
+    row.typical = 1e6 / *merit;
+    return row;
+  }
+  Result<TuneOutcome> tuned(const TuneSettings& settings) {
+    return tune(settings, [this](const MessageTest& test) { return run(test); }, [this] { return gone; });
+  }
+};
+
+constexpr TuneSettings kRate{.goal = MessageMeasure::Rate};
+
+TEST(MessageTuning, finds_the_best_protocol_window_batch_and_ring) {
+  Machine machine{[](const MessageTest& test) -> Result<double> {
+    const double kind = test.kind == test_kind("buffered-write/reversed/read") ? 2e5 : 1e5;
+    const double window = test.window >= 256 ? 2 : 1, batch = test.batch == 16 ? 3 : 1;
+    return kind * window * batch * (test.ring_bytes == 256 << 10 ? 1.5 : 1);
+  }};
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  EXPECT_EQ(outcome->best.kind, test_kind("buffered-write/reversed/read"));
+  EXPECT_EQ(outcome->best.test.window, 256u);
+  EXPECT_EQ(outcome->best.test.batch, 16u);
+  EXPECT_EQ(outcome->best.test.ring_bytes, 256u << 10);
+  EXPECT_NEAR(outcome->best.messages_per_second(), 1.8e6, 1e3);
+  EXPECT_NEAR(outcome->usual.messages_per_second(), 2e5, 1e3);
+  EXPECT_EQ(outcome->steps.size(), machine.measured.size());
+}
+
+TEST(MessageTuning, looks_at_the_protocols_again_when_what_they_run_with_has_changed) {
+  // Best at first, and the only one that a batch does nothing for.
+  Machine machine{[](const MessageTest& test) -> Result<double> {
+    const bool quick = test.kind == test_kind("send-receive");
+    return quick ? 1e5 * (test.window == 256 ? 1.2 : 1) : 9e4 * (test.window == 256 ? 2 : 1);
+  }};
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_TRUE(outcome);
+  EXPECT_NE(outcome->best.kind, test_kind("send-receive"));
+  EXPECT_EQ(outcome->best.test.window, 256u);
+}
+
+TEST(MessageTuning, measures_nothing_twice_and_no_batch_that_does_not_fit) {
+  Machine machine{[](const MessageTest&) -> Result<double> { return 1e6; }};
+  ASSERT_TRUE(machine.tuned(kRate));
+  std::set<std::string> seen;
+  for (const MessageTest& test : machine.measured) {
+    EXPECT_LE(test.batch, test.window);
+    const std::string key = to_string(test.kind) + " " + std::to_string(test.window) + " " +
+                            std::to_string(test.batch) + " " + std::to_string(test.ring_bytes);
+    EXPECT_TRUE(seen.insert(key).second) << key;
+  }
+}
+
+TEST(MessageTuning, does_not_take_noise_for_better) {
+  Machine machine{[](const MessageTest& test) -> Result<double> { return 1e6 + test.window * 10.0; }};
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->best.kind, test_kind("send-receive"));
+  EXPECT_EQ(std::tuple(outcome->best.test.window, outcome->best.test.batch, outcome->best.test.ring_bytes),
+            std::tuple(64u, 1u, 1u << 20));
+}
+
+TEST(MessageTuning, keeps_one_message_at_a_time_for_a_latency) {
+  Machine machine{[](const MessageTest& test) -> Result<double> {
+    return test.kind == test_kind("direct-write") ? 2e5 : 1e5;
+  }};
+  const auto outcome = machine.tuned({.goal = MessageMeasure::Latency});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->best.kind, test_kind("direct-write"));
+  for (const MessageTest& test : machine.measured) EXPECT_EQ(std::pair(test.batch, test.window), std::pair(1u, 64u));
+}
+
+TEST(MessageTuning, asks_only_kinds_that_wake_a_receiver_that_sleeps) {
+  const auto kinds = kinds_to_tune({.sleeping = true});
+  EXPECT_FALSE(kinds.empty());
+  for (const messaging::Kind& kind : kinds) EXPECT_TRUE(traits_of(kind).interrupts) << to_string(kind);
+  EXPECT_GT(kinds_to_tune({}).size(), kinds.size());
+}
+
+TEST(MessageTuning, goes_on_behind_what_fails_and_says_why_when_everything_does) {
+  Machine machine{[](const MessageTest& test) -> Result<double> {
+    if (test.kind != test_kind("buffered-read")) return Error(ErrorCode::Rejected, "not\nhere");
+    return 1e5;
+  }};
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->best.kind, test_kind("buffered-read"));
+  EXPECT_FALSE(outcome->steps.front().row);
+  EXPECT_EQ(outcome->steps.front().why.find('\n'), std::string::npos);
+  Machine broken{[](const MessageTest&) -> Result<double> { return Error(ErrorCode::Rejected, "nobody there"); }};
+  const auto none = broken.tuned(kRate);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), ErrorCode::NotFound);
+  EXPECT_THAT(none.error().to_string(), HasSubstr("nobody there"));
+  EXPECT_EQ(broken.measured.size(), kinds_to_tune(kRate).size());
+}
+
+TEST(MessageTuning, ends_when_the_other_end_has_gone) {
+  Machine machine;
+  machine.per_second = [&machine](const MessageTest&) -> Result<double> {
+    if (machine.measured.size() < 5) return 1e5;
+    machine.gone = true;
+    return Error(ErrorCode::ConnectionLost, "it went");
+  };
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code(), ErrorCode::ConnectionLost);
+  EXPECT_EQ(machine.measured.size(), 5u);
+}
+
+TEST(MessageTuning, keeps_the_memory_of_large_messages_and_many_senders_within_bounds) {
+  Machine machine{[](const MessageTest& test) -> Result<double> { return 1.0 * test.window * test.batch; }};
+  ASSERT_TRUE(machine.tuned({.goal = MessageMeasure::Bandwidth, .size = 32 << 20, .senders = 3}));
+  for (const MessageTest& test : machine.measured) {
+    EXPECT_LE(std::uint64_t{test.window} * test.senders * test.size, 256u << 20);
+    EXPECT_GE(test.window, 1u);
+    EXPECT_GE(test.iterations, 16u);
+  }
+}
+
+TEST(MessageTuning, writes_the_options_as_a_program_has_them) {
+  MessageTest test = first_test({.goal = MessageMeasure::Rate, .size = 100, .senders = 3}, test_kind("buffered-write"));
+  test.kind = test_kind("buffered-write/reversed/read/double-mapped");
+  test.window = 256;
+  test.batch = 16;
+  EXPECT_EQ(options_code(test), "messaging::Options options{.kind = {.protocol = messaging::Protocol::BufferedWrite, "
+                                ".commit = messaging::Commit::Reversed, .acknowledge = messaging::Acknowledge::Read, "
+                                R"(.ring = messaging::RingMemory::DoubleMapped},
+                           .max_message_bytes = 100,
+                           .depth = 256,
+                           .ring_bytes = 1048576,
+                           .max_senders = 3};
+// 16 messages at once: sender.try_send_batch(messages)
+)");
+  test.kind = test_kind("direct-read/fenced");
+  test.batch = 1;
+  test.size = 0;
+  EXPECT_EQ(options_code(test), R"(messaging::Options options{.kind = {.protocol = messaging::Protocol::DirectRead, )"
+                                R"(.fenced = true},
+                           .max_message_bytes = 1,
+                           .depth = 256,
+                           .max_senders = 3};
+)");
+  // The same, as a compiler takes it.
+  const messaging::Options options{.kind = {.protocol = messaging::Protocol::DirectRead, .fenced = true},
+                                   .max_message_bytes = 1,
+                                   .depth = 256,
+                                   .max_senders = 3};
+  EXPECT_EQ(options.kind, test.kind);
+  EXPECT_EQ(options.depth, test.window);
+}
+
+}  // namespace
+}  // namespace verbena::tools

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// verbena tune: which message protocol and settings do best here what a program wants, and the options to write down.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tools/bench_common.h"
+#include "tools/message_choice.h"
+#include "tools/message_client.h"
+#include "tools/message_tuning.h"
+#include "tools/number_flags.h"
+#include "tools/report.h"
+#include "tools/safe_path.h"
+#include "tools/say.h"
+#include "tools/signals.h"
+
+namespace verbena::tools {
+
+namespace {
+
+constexpr std::string_view kCommand = "tune";
+constexpr std::uint32_t kMaxTuneSenders = 256;
+constexpr Duration kEnough = Duration::milliseconds(300);
+
+struct TuneFlags {
+  MessageClientFlags client;
+  TuneSettings settings;
+  std::string goal = "latency", path;
+};
+
+MessageMeasure goal_of(const std::string& word) {
+  if (word == "rate") return MessageMeasure::Rate;
+  return word == "bandwidth" ? MessageMeasure::Bandwidth : MessageMeasure::Latency;
+}
+
+std::string wrong_with(const TuneFlags& flags) {
+  if (flags.settings.goal == MessageMeasure::Latency) {
+    if (flags.settings.senders == 1) return "";
+    return "--senders: a latency is that of one sender; tune for --goal rate or bandwidth";
+  }
+  return flags.settings.size == 0 ? "--size: messages of no bytes have a latency alone" : "";
+}
+
+// A short look first: protocols differ by hundreds.
+Result<MessageRow> run_a_while(MessageSession& session, MessageTest test) {
+  MessageTest look = test;
+  look.iterations = std::max<std::uint64_t>(test.iterations / 50, 16);
+  auto row = session.run(look);
+  if (!row || row->elapsed.ns <= 0) return row;
+  const auto fitting = static_cast<double>(look.iterations) * static_cast<double>(kEnough.ns) /
+                       static_cast<double>(row->elapsed.ns);
+  if (fitting < static_cast<double>(test.iterations)) test.iterations = static_cast<std::uint64_t>(fitting);
+  if (test.iterations <= look.iterations) return row;
+  return session.run(test);
+}
+
+std::string setting_text(const MessageTest& test) {
+  std::string text = fmt::format("{}, window {}", messaging::to_string(test.kind), test.window);
+  if (test.batch > 1) text += fmt::format(", batches of {}", test.batch);
+  return text + fmt::format(", ring of {} KiB", test.ring_bytes / 1024);
+}
+
+// Each kind with the best that it did, the best first.
+std::vector<const TuneStep*> best_of_each(const TuneOutcome& outcome) {
+  std::vector<const TuneStep*> steps;
+  for (const TuneStep& step : outcome.steps)
+    if (step.row) steps.push_back(&step);
+  std::ranges::stable_sort(steps, std::ranges::greater{}, [](const TuneStep* step) { return merit_of(*step->row); });
+  std::set<std::string> seen;
+  std::erase_if(steps, [&](const TuneStep* step) { return !seen.insert(to_string(step->test.kind)).second; });
+  return steps;
+}
+
+void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
+  const TuneSettings& settings = flags.settings;
+  say(stdout, "{} tests with messages of {} bytes, {} sender{}, over {}{}\n", outcome.steps.size(), settings.size,
+      settings.senders, settings.senders == 1 ? "" : "s", words_for(settings.path),
+      settings.sleeping ? ", the receiver asleep" : "");
+  for (const TuneStep* step : best_of_each(outcome))
+    say(stdout, "  {:<32} {}\n", to_string(step->test.kind), result_text(*step->row));
+  for (const TuneStep& step : outcome.steps)
+    if (!step.row) say(stdout, "  {:<32} failed: {}\n", to_string(step.test.kind), step.why);
+  say(stdout, "best: {}: {}", setting_text(outcome.best.test), result_text(outcome.best));
+  if (outcome.usual.test.batch != outcome.best.test.batch || outcome.usual.test.window != outcome.best.test.window ||
+      outcome.usual.test.ring_bytes != outcome.best.test.ring_bytes)
+    say(stdout, "; with window {} and ring of {} KiB: {}", outcome.usual.test.window,
+        outcome.usual.test.ring_bytes / 1024, result_text(outcome.usual));
+  say(stdout, "\n\nAt both ends:\n\n{}", options_code(outcome.best.test));
+}
+
+Result<void> write_json(const TuneFlags& flags, MessageSession& session, const Result<TuneOutcome>& outcome) {
+  if (flags.client.json.empty()) return {};
+  nlohmann::json all{{"command", std::string(kCommand)},
+                     {"local", session.devices().address().to_string()},
+                     {"remote", session.remote()},
+                     {"ok", outcome.has_value()},
+                     {"goal", flags.goal},
+                     {"size", flags.settings.size},
+                     {"senders", flags.settings.senders},
+                     {"sleeping", flags.settings.sleeping}};
+  if (!outcome) {
+    all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
+                    {"message", printable(outcome.error().to_string())}};
+  } else {
+    all["best"] = to_json(outcome->best);
+    all["usual"] = to_json(outcome->usual);
+    all["options"] = options_code(outcome->best.test);
+    all["steps"] = nlohmann::json::array();
+    for (const TuneStep& step : outcome->steps)
+      all["steps"].push_back(step.row ? to_json(*step.row)
+                                      : nlohmann::json{{"test", to_json(step.test)}, {"why", step.why}});
+  }
+  return write_file(flags.client.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+int run_tune(TuneFlags& flags) {
+  flags.settings.goal = goal_of(flags.goal);
+  flags.settings.path = parse_path_choice(flags.path).value_or(PathChoice::Auto);
+  if (const std::string wrong = wrong_with(flags); !wrong.empty()) return report_usage(kCommand, wrong);
+  if (auto fits = check_writable(flags.client.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
+  if (!flags.client.quiet_frequency) warn_of_frequency();
+  const StopSignals signals;
+  int status = kExitOk;
+  const auto session = open_message_session(kCommand, flags.client, flags.settings.sleeping,
+                                            [&] { return signals.requested(); }, status);
+  if (!session) return status;
+  const auto outcome = [&] {
+    TestCounter counter(0);
+    const TuneRun run = [&](const MessageTest& test) {
+      counter.begin(test);
+      return run_a_while(*session, test);
+    };
+    return tune(flags.settings, run, [&] { return session->over(); });
+  }();
+  session->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
+  if (outcome) print_outcome(flags, *outcome);
+  std::fflush(stdout);
+  const auto written = write_json(flags, *session, outcome);
+  if (!outcome) return report_error(kCommand, outcome.error(), bench_advice(outcome.error().code()));
+  return written ? kExitOk : report_error(kCommand, written.error(), kWritableFiles);
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& program, int& status) {
+  auto flags = std::make_shared<TuneFlags>();
+  CLI::App* command = program.add_subcommand(
+      "tune",
+      "Measure which message protocol, window, batch and ring do best, and print the options to write down\n"
+      "  verbena tune --goal rate             between two processes on this machine\n"
+      "  verbena tune HOST --size 65536       with a `verbena bench message` there");
+  add_message_client_flags(*command, flags->client);
+  require_whole(command->add_option("-s,--size", flags->settings.size, "Bytes per message")->capture_default_str(), 0,
+                kMaxMessageSize);
+  command->add_option("--goal", flags->goal, "What to have much of, or of latency little: latency, rate or bandwidth")
+      ->check(CLI::IsMember({"latency", "rate", "bandwidth"}))
+      ->capture_default_str();
+  require_whole(command->add_option("--senders", flags->settings.senders, "Senders to the receiver")
+                    ->capture_default_str(),
+                1, kMaxTuneSenders);
+  command->add_flag("--sleeping", flags->settings.sleeping,
+                    "The receiver sleeps until a message comes; where HOST is given, start it with -e");
+  command->add_option("--path", flags->path, "By shared memory (local), packets (roce), or what comes by itself (auto, "
+                                             "the default)")
+      ->type_name("PATH")
+      ->check(CLI::IsMember({"auto", "roce", "local"}));
+  command->callback([flags, &status] { status = run_tune(*flags); });
+}
+
+}  // namespace verbena::tools
