@@ -31,8 +31,9 @@ struct Legend {
   // Where the plot begins.
   double bottom() const { return kTop + kLegendRow * static_cast<double>(rows - 1); }
   std::string entry(std::size_t i, const std::string& name) const {
+    const std::size_t row = i / columns;
     const double x = kLeft + width * static_cast<double>(i % columns);
-    const double y = 33 + kLegendRow * static_cast<double>(i / columns);
+    const double y = 33 + kLegendRow * static_cast<double>(row);
     return fmt::format("<line class=\"key s{}\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>"
                        "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\">{}</text>\n",
                        i, x, x + 18, y, y, x + 24, y + 4, escape_markup(name));
