@@ -73,6 +73,8 @@ class Channel final : public OperationQueue, private EventHandler {
   // ---- Requests of the user's own. They take slots as operations do, until their completion is told.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
+  // See QueuePair::try_write_now().
+  bool try_write_now(const SendRequest& request);
   void on_completion(std::function<void(const Completion&)> handler);
 
   // ---- For its pool of receives.

@@ -204,6 +204,20 @@ PostResult Connection::post_send(std::span<const SendRequest> requests) {
 PostResult Connection::post_receive(std::span<const ReceiveRequest> requests) {
   return state_->channel().post_receive(requests);
 }
+bool Connection::try_write_now(const SendRequest& request) {
+  return state_->channel().try_write_now(request);
+}
+bool Connection::try_write_now(std::span<const std::byte> bytes, const RemoteMemory& remote) {
+  if (bytes.size() > remote.length) return false;
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()),
+                            static_cast<std::uint32_t>(bytes.size()), {}};
+  SendRequest request;
+  request.opcode = SendOpcode::RdmaWrite;
+  request.local = {&piece, 1};
+  request.remote_address = remote.address;
+  request.rkey = remote.rkey;
+  return try_write_now(request);
+}
 void Connection::on_completion(std::function<void(const Completion&)> handler) {
   state_->channel().on_completion(std::move(handler));
 }
@@ -234,7 +248,8 @@ std::vector<std::string> Connection::explain() const {
   std::vector<std::string> lines{
       (state_->is_passive() ? "accepted from " : "connected to ") + state_->peer_name() +
           (state_->is_described() ? " by its description, " : ", ") + std::string(to_string(phase())),
-      "device " + device.name + " at " + device.address.to_string() + ", transport RoCEv2 packets",
+      "device " + device.name + " at " + device.address.to_string(),
+      "path: " + state_->context().explain_path(local_qpn()),
       "queue pair " + describe::qpn(local_qpn()) + " here, " + describe::qpn(p.remote_qpn) +
           " there, path MTU " + std::to_string(p.path_mtu) + " (the smaller of both devices')",
       "queues: " + std::to_string(q.max_send_requests) + " sends, " +

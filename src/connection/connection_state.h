@@ -40,6 +40,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   const Endpoint& peer() const { return peer_; }
   const provider::ConnectionParameters& parameters() const { return parameters_; }
   std::span<const std::byte> private_data() const { return private_data_; }
+  provider::Context& context() { return device_.context(); }
   bool is_passive() const { return passive_; }
   // Connected without connection management.
   bool is_described() const { return described_; }
@@ -56,7 +57,6 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   void tend() override;
   void handle_event(const provider::Event& event) override;
 
-  provider::Context& context() { return device_.context(); }
   Result<void> find_peer(const std::string& address, std::size_t private_bytes);
   Result<void> check_reachable(const Gid& remote) const;
   Result<void> request(const Gid& remote, std::span<const std::byte> private_data);

@@ -53,6 +53,7 @@ Result<Device> Device::open(const OpenOptions& options) {
                    "open device: VERBENA_LOCAL_COPY is '" + *copy + "'; set it to auto or staged");
     told.pull = *copy == "auto";
   }
+  if (!told.local_dir) told.local_dir = environment_value("VERBENA_LOCAL_DIR");
   const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
   if (!wanted) return open_as_told(told);
   const auto file = file_of_own(*wanted);

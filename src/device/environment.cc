@@ -48,6 +48,9 @@ std::vector<EnvironmentVariable> environment() {
       {"VERBENA_LOCAL_COPY",
        "how payload crosses shared memory: auto (one copy, where it is possible), staged (two copies)",
        "auto", {}},
+      {"VERBENA_LOCAL_DIR",
+       "folder in which processes of this host meet that have a network of their own, to share memory all the same",
+       "none", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
   return all;

@@ -67,6 +67,10 @@ class QueuePairOps {
   virtual ~QueuePairOps() = default;
   virtual PostResult post_send(std::span<const SendRequest> requests) = 0;
   virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
+  // Carries out a short WRITE before it returns, as its processor's own stores, where the peer's memory can be reached
+  // so and all that was posted before is done; no completion follows. What it names here needs no registration, and its
+  // keys are not looked at. False: it is to be posted, and the peer may have a part of it. Cheap where it cannot be.
+  virtual bool write_now(const SendRequest& request) = 0;
   virtual QueuePairState state() const = 0;
 };
 
@@ -133,6 +137,8 @@ class Context {
   // Why this device, address, MTU and path were chosen: lines for people.
   virtual std::vector<std::string> explain() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
+  // How a queue pair's messages go, by packets or through memory, and why: words for people.
+  virtual std::string explain_path(Qpn qpn) const = 0;
   // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
   virtual std::string hint_about(const Gid& peer) const = 0;
   // Writes out and ends the capture of OpenOptions::pcap_file. An error when the file lacks packets; fine without one.

@@ -105,6 +105,8 @@ class Nic final {
   void handle_signal(Instant now, Qpn qpn, bool others_sleep);
   // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
   bool emit_records(Instant now);
+  // Carries out a short WRITE into memory of this host that would be the next to be executed. False: post it.
+  bool write_now(core::QueuePair& queues, const SendRequest& request);
   // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up; not for quiet
   // rings.
   void announce_sleep();
@@ -117,6 +119,8 @@ class Nic final {
 
   // ---- Doorbell. Any thread, after a post on that queue pair.
   void ring_doorbell(core::QueuePair& queues);
+  // Any thread: whether write_now() may do something.
+  static bool reaches_peer(const core::QueuePair& queues);
 
   // ---- Inputs.
   // One UDP payload that arrived at port 4791. `identification` of its IPv4 header, where it can be seen.
@@ -129,9 +133,11 @@ class Nic final {
                         std::span<const std::byte> bytes, std::size_t segment_bytes);
   // Looks at queue pairs whose doorbell rang.
   void handle_doorbells(Instant now);
-  bool doorbell_rang() const { return doorbells_.load(std::memory_order_acquire) != nullptr; }
-  // The same for a thread that just let go of the device: any thread whose bell this misses finds it free.
-  bool doorbell_rang_since_release();
+  // The same for one queue pair, whose doorbell need not ring.
+  void handle_post(Instant now, core::QueuePair& queues);
+  // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
+  // finds the device free.
+  bool doorbell_rang() const { return doorbells_.load() != nullptr; }
   // Lets everything happen whose time has come.
   void handle_timeout(Instant now);
 
@@ -177,6 +183,7 @@ class Nic final {
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
   // scheduling.cc
   void schedule(Instant now, Qp& qp);
+  void look_at_queues(Instant now, Qp& qp);
   void look_again(Qp& qp, Instant at);
   Instant deadline_of(const Qp& qp) const;
   void unlink(Qp& qp);

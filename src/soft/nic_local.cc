@@ -115,6 +115,7 @@ void Nic::say_owed(Instant now, Qp& qp) {
 void Nic::let_go(Qp& qp) {
   if (qp.local == nullptr || !qp.local->link) return;
   take_back_all(qp);
+  qp.reaches_peer.store(false, std::memory_order_relaxed);
   qp.local->transport.detach();
   qp.local->link.reset();
   --attached_;
@@ -196,7 +197,21 @@ void Nic::take_back(Qpn qpn, Key rkey) {
 
 bool Nic::handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open) {
   Qp* const qp = find(qpn);
-  return qp != nullptr && qp->local != nullptr && qp->local->transport.handle_region(region, open);
+  if (qp == nullptr || qp->local == nullptr || !qp->local->transport.handle_region(region, open)) return false;
+  qp->reaches_peer.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+bool Nic::reaches_peer(const core::QueuePair& queues) {
+  return static_cast<const Qp&>(queues).reaches_peer.load(std::memory_order_relaxed);
+}
+
+bool Nic::write_now(core::QueuePair& queues, const SendRequest& request) {
+  Qp& qp = static_cast<Qp&>(queues);
+  if (qp.local == nullptr || !qp.local->link) return false;
+  const bool written = qp.local->transport.write_now(request);
+  if (qp.state() == QueuePairState::Error) ring_doorbell(qp);
+  return written;
 }
 
 // Nothing: no copy goes on there. A slot: one does that may never end.
@@ -224,7 +239,7 @@ bool Nic::still_copies(Qp& qp, std::uint32_t slot) {
 void Nic::take_back(Qp& qp, Key rkey) {
   const auto slot = end_copies(qp, rkey);
   core::MemoryRegion* const region = memory_.remote_region(rkey);
-  if (!slot || region == nullptr || !includes(region->access, Access::RemoteWrite)) return;
+  if (!slot || region == nullptr || !core::lets_change(region->access)) return;
   const int file = std::exchange(region->file, -1);  // nobody gets it any more
   std::vector<std::pair<Qp*, std::uint32_t>> copying{{&qp, *slot}};
   for (const auto& [number, other] : qps_)

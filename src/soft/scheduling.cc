@@ -76,12 +76,6 @@ void Nic::ring_doorbell(core::QueuePair& queues) {
   while (!doorbells_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst, std::memory_order_relaxed));
 }
 
-// A read-modify-write sees the newest value or is seen by the next ring: no fence could be forgotten here.
-bool Nic::doorbell_rang_since_release() {
-  Qp* none = nullptr;
-  return !doorbells_.compare_exchange_strong(none, nullptr, std::memory_order_acq_rel);
-}
-
 void Nic::handle_doorbells(Instant now) {
   Qp* stack = doorbells_.exchange(nullptr, std::memory_order_acquire);
   Qp* in_order = nullptr;  // oldest first
@@ -95,13 +89,23 @@ void Nic::handle_doorbells(Instant now) {
     Qp& qp = *in_order;
     in_order = qp.next_doorbell;
     qp.doorbell.exchange(false, std::memory_order_acq_rel);  // from here on a new post rings again
-    qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
-    if (qp.local != nullptr && qp.local->link) [[unlikely]]
-      append(kLocalReady, qp);  // what is due is found where it is written
-    else
-      schedule(now, qp);
+    look_at_queues(now, qp);
   }
   settle_broken_queues(now);
+}
+
+void Nic::handle_post(Instant now, core::QueuePair& queues) {
+  look_at_queues(now, static_cast<Qp&>(queues));
+  settle_broken_queues(now);
+}
+
+// Something was posted.
+void Nic::look_at_queues(Instant now, Qp& qp) {
+  qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
+  if (qp.local != nullptr && qp.local->link) [[unlikely]]
+    append(kLocalReady, qp);  // what is due is found where it is written
+  else
+    schedule(now, qp);
 }
 
 // Nobody else may point to it when it goes. Other bells ring on.

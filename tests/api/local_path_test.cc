@@ -14,7 +14,9 @@ namespace {
 using test::expect_error;
 using test::must;
 using test::Process;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr std::size_t kBytes = 1 << 20;
 constexpr const char* kShared = ": shared memory with local peer";
@@ -80,6 +82,7 @@ TEST(LocalPath, every_operation_crosses_shared_memory) {
   {
     Client client(server.hear(), PathChoice::Auto);
     EXPECT_THAT(explained(client.device), HasSubstr(kShared));
+    EXPECT_THAT(client.connection.explain(), Contains(StartsWith("path: shared memory with ")));
     EXPECT_EQ(client.echo("there and back"), "there and back");
     test::fill(client.memory, 7);
     must(client.connection.write(client.memory.local(), client.remote).wait());
@@ -108,6 +111,7 @@ TEST(LocalPath, packets_go_when_either_end_wants_them) {
     EXPECT_THAT(explained(client.device), here == PathChoice::Auto
                                               ? HasSubstr("RoCE, because nobody offers shared memory")
                                               : HasSubstr("path=roce was asked for"));
+    EXPECT_THAT(client.connection.explain(), Contains(StartsWith("path: RoCE, because ")));
     EXPECT_EQ(client.echo("by packets"), "by packets");
   }
 }
@@ -438,6 +442,18 @@ TEST(LocalPath, the_environment_forbids_to_copy_once) {
   ASSERT_EQ(::setenv("VERBENA_LOCAL_COPY", "twice", 1), 0);
   expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_LOCAL_COPY is 'twice'", "auto or staged");
   ::unsetenv("VERBENA_LOCAL_COPY");
+}
+
+TEST(LocalPath, a_folder_to_meet_in_is_of_the_program_or_else_of_the_environment) {
+  const std::string path = ::testing::TempDir();
+  ASSERT_EQ(::setenv("VERBENA_LOCAL_DIR", (path + "/missing").c_str(), 1), 0);
+  expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_LOCAL_DIR", "/missing is not there: make");
+  EXPECT_THAT(explained(opened(PathChoice::Roce)), HasSubstr("path=roce was asked for")) << "it is not looked at";
+  EXPECT_THAT(explained(must(Device::open(OpenOptions{.local_dir = path}))),
+              HasSubstr("is not offered to other networks in the folder " + path));
+  EXPECT_THAT(explained(must(Device::open(OpenOptions{.local_dir = ""}))), ::testing::Not(HasSubstr("folder")));
+  ::unsetenv("VERBENA_LOCAL_DIR");
+  EXPECT_THAT(explained(must(Device::open())), ::testing::Not(HasSubstr("folder")));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // Memory from Verbena that processes of one host reach by themselves: one copy, whoever ends, stops or
 // deregisters.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "test_process.h"
@@ -73,6 +75,104 @@ struct Client {
   Connection connection;
   RemoteMemory remote;
 };
+
+// Serves so many peers at once; says what they counted together.
+void count_together(int peers, const std::function<void(const std::string&)>& say) {
+  Device device = opened();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(4096));
+  std::memset(memory.data(), 0, 8);
+  Listener listener = must(Listener::create(engine));
+  say(listener.address().to_string());
+  std::vector<Connection> connections;
+  for (int i = 0; i < peers; ++i)
+    connections.push_back(must(must(listener.wait_request()).accept({}, memory.remote().to_bytes())));
+  const auto is_over = [&] {
+    return std::all_of(connections.begin(), connections.end(), [](const Connection& c) { return c.closed(); });
+  };
+  engine.run_until(is_over, Duration::seconds(60));
+  std::uint64_t sum = 0;
+  std::memcpy(&sum, memory.data(), 8);
+  say(std::to_string(sum));
+}
+
+TEST(LocalRegions, r083_atomics_of_several_processes_add_up_by_whatever_way_they_go) {
+  constexpr int kPeers = 3, kAdds = 3000;
+  Process server([](const auto& say) { count_together(kPeers, say); });
+  const std::string address = server.hear();
+  const auto add = [&address](const auto& say) {
+    Client client(address);
+    for (int tries = 0; tries < 1000 && counter(client.device, "direct_requests") == 0; ++tries) {
+      must(client.connection.read(client.memory.local(0, 8), client.remote).wait());
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    for (int i = 0; i < kAdds; ++i) {
+      Operation read;  // what follows it takes the ring
+      if (i % 100 == 0) client.connection.read(read, client.memory.local(0, 8), client.remote);
+      must(client.connection.fetch_and_add(client.remote, 1).wait());
+    }
+    say(std::to_string(counter(client.device, "direct_requests")));
+    must(client.connection.close());
+  };
+  Process second(add), third(add);
+  add([](const std::string& direct) { EXPECT_GT(std::stoi(direct), kAdds / 2); });
+  EXPECT_GT(std::stoi(second.hear()), kAdds / 2);
+  EXPECT_GT(std::stoi(third.hear()), kAdds / 2);
+  EXPECT_EQ(server.hear(), std::to_string(kPeers * kAdds));
+}
+
+TEST(LocalRegions, memory_for_atomics_alone_is_reached_too) {
+  Process server([](const auto& say) { lend(Access::LocalWrite | Access::RemoteAtomic, false, say); });
+  {
+    Client client(server.hear());
+    for (int tries = 0; tries < 1000 && counter(client.device, "direct_requests") == 0; ++tries) {
+      must(client.connection.fetch_and_add(client.remote, 0).wait());
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    EXPECT_GT(counter(client.device, "direct_requests"), 0u);
+  }
+  server.hear();
+}
+
+// A request now and then, until one is not needed.
+bool write_without_request(Client& client, std::span<const std::byte> bytes, int tries = 200) {
+  for (; tries != 0; --tries) {
+    if (client.connection.try_write_now(bytes, client.remote)) return true;
+    const ScatterGather same = client.memory.local(0, static_cast<std::uint32_t>(bytes.size()));
+    must(client.connection.write(same, client.remote).wait());
+    run_for(client.engine, Duration::milliseconds(1));
+  }
+  return false;
+}
+
+TEST(LocalRegions, a_short_write_needs_no_request_and_no_registered_memory) {
+  Process server([](const auto& say) { lend(Access::All, false, say); });
+  {
+    Client client(server.hear());
+    std::array<std::byte, 64> bytes{};
+    for (int i = 1; i < 100; ++i) {
+      bytes.fill(static_cast<std::byte>(i));
+      ASSERT_TRUE(write_without_request(client, bytes)) << i;
+      must(client.connection.read(client.memory.local(0, 64), client.remote).wait());
+      ASSERT_EQ(std::memcmp(client.memory.data(), bytes.data(), bytes.size()), 0) << i;
+    }
+    const RemoteMemory shorter{client.remote.address, 63, client.remote.rkey};
+    EXPECT_FALSE(client.connection.try_write_now(bytes, shorter));
+    must(client.connection.close());
+    EXPECT_FALSE(client.connection.try_write_now(bytes, client.remote));
+  }
+  server.hear();
+}
+
+TEST(LocalRegions, a_write_of_which_a_request_is_needed_says_so) {
+  Process server([](const auto& say) { lend(Access::All, true, say); });
+  {
+    Client client(server.hear());
+    const std::array<std::byte, 8> bytes{};
+    EXPECT_FALSE(write_without_request(client, bytes, 20)) << "the memory is not Verbena's";
+  }
+  server.hear();
+}
 
 TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
   Process server([](const auto& say) { lend(Access::All, false, say); });

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "test_pair.h"
 
@@ -56,6 +59,65 @@ TEST(Threads, an_engine_per_thread_serves_its_own_device) {
   }
   must(connection.close());
   server.join();
+}
+
+// A ring: each sends to the next and receives from the one before.
+class Shard {
+ public:
+  Shard(Device& device, std::uint32_t number) : device_(device), number_(number) {
+    listener_.on_request([this] { inbound_.emplace(must(must(listener_.wait_request(kLong)).accept(patient()))); });
+  }
+  std::string address() const { return listener_.address().to_string(); }
+  // How many messages were not what the one before sent.
+  std::uint32_t run(const std::string& next, std::uint32_t before, std::uint32_t rounds) {
+    MemoryRegion out = must(device_.allocate_memory(100)), in = must(device_.allocate_memory(100));
+    MemoryRegion expected = must(device_.allocate_memory(100));
+    Connection outbound = must(Connection::connect(engine_, next, patient()));
+    engine_.run_until([&] { return inbound_ && inbound_->phase() == ConnectionPhase::Established; }, kLong);
+    std::uint32_t wrong = 0;
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      test::fill(out, number_ * 1'000 + round);
+      test::fill(expected, before * 1'000 + round);
+      Operation receive = inbound_->receive(in.local());
+      must(outbound.send(out.local()).wait());
+      must(receive.wait());
+      wrong += !test::same(in, expected);
+    }
+    must(outbound.close());
+    engine_.run_until([&] { return inbound_->closed(); }, kLong);
+    return wrong;
+  }
+
+ private:
+  static constexpr Duration kLong = Duration::seconds(60);
+  Device& device_;
+  const std::uint32_t number_;
+  ProgressEngine engine_ = must(ProgressEngine::create(device_));
+  Listener listener_ = must(Listener::create(engine_));
+  std::optional<Connection> inbound_;
+};
+
+TEST(Threads, each_has_a_device_of_its_own_at_one_address) {
+  constexpr std::uint32_t kShards = 3, kRounds = 100;
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    std::vector<Device> devices;
+    devices.push_back(must(Device::open({.path = path})));
+    const std::string address = devices[0].address().to_string();
+    while (devices.size() < kShards) devices.push_back(must(Device::open({.device = address, .path = path})));
+    std::array<std::string, kShards> addresses;
+    std::atomic<std::uint32_t> ready{0}, wrong{0};
+    std::vector<std::thread> threads;
+    for (std::uint32_t i = 0; i < kShards; ++i)
+      threads.emplace_back([&, i] {
+        Shard shard(devices[i], i);
+        addresses[i] = shard.address();
+        for (++ready; ready < kShards;) std::this_thread::yield();
+        wrong += shard.run(addresses[(i + 1) % kShards], (i + kShards - 1) % kShards, kRounds);
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0u);
+    for (const std::string& one : addresses) EXPECT_EQ(one.substr(0, address.size()), address);
+  }
 }
 
 // Only this thread could take the signal, and it does not: so it stays pending.

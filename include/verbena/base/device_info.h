@@ -54,6 +54,15 @@ struct OpenOptions {
   // memory, and of READs and WRITEs in memory from Verbena. Otherwise two, and no memory but that of the
   // connection is shared. Nothing: what VERBENA_LOCAL_COPY says, or yes.
   std::optional<bool> pull{};
+  // A folder of this host, and of no network file system, in which processes meet that have a network of their own, as
+  // containers do: a device that may share memory stands there as a Unix socket from open() until it is destroyed, and
+  // looks there for peers whose address nobody of its own network has. Loopback addresses stand in none. Processes of
+  // this user that write to it could stand for any other address: share it among containers that trust each other.
+  // The folder must be there, and this user must be allowed to read and write it; where everybody may, it belongs to
+  // this user or has the sticky bit (drwxrwxrwt). Otherwise open() fails, with InvalidArgument (missing, no folder) or
+  // PermissionDenied. One that vanishes later costs the shared memory of connections to come, and nothing else. With
+  // PathChoice::Roce it is not looked at. Nothing: what VERBENA_LOCAL_DIR says, or none; empty: none.
+  std::optional<std::string> local_dir{};
   bool service_thread = true;              // lets peers read and write while this process computes or sleeps
 };
 

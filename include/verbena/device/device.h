@@ -37,7 +37,8 @@ struct DeviceEvent {
   std::uint32_t shared_receive_queue = 0;  // SharedReceiveQueue::id()
 };
 
-// An open device. One process may open several; each is an address of its own.
+// An open device. One process may open several, at one address or at several; each is driven by itself. So a program
+// of many threads gives each a device and an engine, and they share nothing but the address.
 //
 // Lifetime: outlives everything made on it. Moving it keeps all of that valid. Destruction ends what is left.
 // Threads: any, unless a method says otherwise. Nothing here calls user code.
@@ -49,10 +50,11 @@ class Device {
 
   // Opens the device named by name or address in options.device. With an empty name: the software device on the first
   // free address of the loopback network, 127.0.0.1, 127.0.0.2 ..., so that processes of one host meet without options.
-  // Processes of one user may open one address; a process opens an address once. A child that the process forks must
-  // not touch its parent's device, and may open its own.
+  // An address that is named may be opened by several processes of one user, and several times by each: every device
+  // has listeners and queue pair numbers of its own. A child that the process forks must not touch its parent's device,
+  // and may open its own.
   // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody holds the RoCE port there
-  // and does not share it; the text says who), AddressNotAvailable, ResourceExhausted (64 processes are there),
+  // and does not share it; the text says who), AddressNotAvailable, ResourceExhausted (64 devices are there),
   // PermissionDenied, IoError.
   // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/core/dma.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 
@@ -45,7 +47,32 @@ void store(std::byte* to, std::span<const std::byte> from, bool publish) {
   std::atomic_ref(to[n - 1]).store(from[n - 1], std::memory_order_release);
 }
 
+void store(std::byte* to, std::span<const Piece> from, bool publish) {
+  if (from.size() == 1) return store(to, {from[0].data, from[0].size}, publish);
+  constexpr std::size_t kWord = 8;
+  std::array<std::byte, kWord> end;
+  std::size_t left = 0;
+  for (const Piece& piece : from) left += piece.size;
+  const std::size_t gathered = publish && left >= kWord ? kWord : 0;
+  std::byte* const tail = to + left - gathered;
+  for (const Piece& piece : from) {
+    left -= piece.size;
+    const std::size_t of_end = gathered > left ? std::min(gathered - left, piece.size) : 0;
+    const std::size_t front = piece.size - of_end;
+    if (front != 0) store(to, {piece.data, front}, publish && left == 0 && of_end == 0);
+    if (of_end != 0) copy_out(end.data() + (kWord - left - of_end), piece.data + front, of_end);
+    to += front;
+  }
+  if (gathered != 0) store(tail, end, true);
+}
+
 }  // namespace
+
+bool dma_write(std::byte* to, std::span<const Piece> from, bool publish) {
+  return fault_guard::run([=] { store(to, from, publish); });
+}
+
+void dma_write_unguarded(std::byte* to, std::span<const Piece> from, bool publish) { store(to, from, publish); }
 
 bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
   return from.empty() || fault_guard::run([=] { store(to, from, publish); });

@@ -17,8 +17,19 @@
 
 namespace verbena::core {
 
+// Consecutive bytes of memory.
+struct Piece {
+  const std::byte* data;
+  std::size_t size;
+};
+
 // Inbound bytes into application memory. `publish`: these are the last of a message (O-4, R-092).
 [[nodiscard]] bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish);
+
+// The same of several pieces, one after the other; the word that ends a message may be made up of several.
+[[nodiscard]] bool dma_write(std::byte* to, std::span<const Piece> from, bool publish);
+// The same for who is under a fault guard.
+void dma_write_unguarded(std::byte* to, std::span<const Piece> from, bool publish);
 
 // Application memory into a private copy; the memory may be changing meanwhile.
 [[nodiscard]] bool dma_read(std::byte* to, std::span<const std::byte> from);

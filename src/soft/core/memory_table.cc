@@ -23,7 +23,7 @@ Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint
   if (iova + length - 1 < iova ||
       reinterpret_cast<std::uint64_t>(base) + length - 1 < reinterpret_cast<std::uint64_t>(base))
     return Error{ErrorCode::InvalidArgument, "register memory: address + length wraps past 2^64"};
-  const bool remote_changes = (access & (Access::RemoteWrite | Access::RemoteAtomic)) != Access::None;
+  const bool remote_changes = lets_change(access);
   if (remote_changes && !includes(access, Access::LocalWrite))
     return Error{ErrorCode::InvalidArgument,
                  "register memory: remote write or atomic access needs local write too"};

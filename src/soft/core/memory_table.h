@@ -13,6 +13,11 @@
 
 namespace verbena::core {
 
+// Whether a peer may change memory that it has these rights to.
+constexpr bool lets_change(Access access) {
+  return (access & (Access::RemoteWrite | Access::RemoteAtomic)) != Access::None;
+}
+
 // One registered region. Addresses in requests are [iova, iova + length); they stand for the bytes at `base`.
 struct MemoryRegion {
   Key lkey;

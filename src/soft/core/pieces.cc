@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "soft/core/dma.h"
-
 namespace verbena::core {
 
 bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,

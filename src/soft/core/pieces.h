@@ -6,16 +6,11 @@
 #include <cstddef>
 #include <span>
 
+#include "soft/core/dma.h"
 #include "soft/core/memory_table.h"
 #include "soft/core/queue_pair.h"
 
 namespace verbena::core {
-
-// Consecutive bytes of memory.
-struct Piece {
-  const std::byte* data;
-  std::size_t size;
-};
 
 // Pieces of application memory, as found through the memory table.
 struct PieceList {

@@ -146,7 +146,7 @@ void QueuePair::enter_error(std::optional<AsyncEventType> event) {
   if (recall_ != nullptr) recall_->recall();
   if (enters) {
     attributes_.state = QueuePairState::Error;
-    state_.store(QueuePairState::Error, std::memory_order_release);
+    state_.exchange(QueuePairState::Error, std::memory_order_acq_rel);  // see newest_state()
     if (event) raise(*event);
   }
   flush();

@@ -46,6 +46,14 @@ class QueuePair {
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   QueuePairState state() const { return state_.load(std::memory_order_acquire); }
+  // After a post: either this sees that the queue pair went to ERR, or its flush sees what was posted. A
+  // read-modify-write sees the newest value, or is seen by the one that changes it.
+  QueuePairState newest_state() {
+    QueuePairState seen = state_.load(std::memory_order_relaxed);
+    while (!state_.compare_exchange_weak(seen, seen, std::memory_order_acq_rel)) {
+    }
+    return seen;
+  }
   Qpn qpn() const { return qpn_; }
   const QueuePairInit& init() const { return init_; }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace verbena::core {
@@ -289,6 +291,26 @@ TEST_F(QueuePairTest, q040_posts_in_error_are_flushed_when_the_device_looks) {
   qp->flush();
   EXPECT_EQ(ids(all(send_cq), CompletionStatus::Flushed), Ids{1});
   EXPECT_EQ(ids(all(receive_cq), CompletionStatus::Flushed), Ids{2});
+}
+
+// The program posts while the device goes to ERR: who sees the state afterwards has it flushed again.
+TEST_F(QueuePairTest, q052_a_receive_posted_while_the_queue_pair_fails_is_flushed_once) {
+  for (int round = 0; round < 500; ++round) {
+    make(false);
+    to_rts();
+    std::atomic<int> ready{0};
+    bool saw_error = false;
+    std::thread program([&] {
+      for (++ready; ready != 2;) continue;
+      EXPECT_TRUE(receive(1));
+      saw_error = qp->newest_state() == S::Error;
+    });
+    for (++ready; ready != 2;) continue;
+    qp->enter_error(std::nullopt);
+    program.join();
+    if (saw_error) qp->flush();
+    ASSERT_EQ(ids(all(receive_cq), CompletionStatus::Flushed), Ids{1}) << round;
+  }
 }
 
 TEST_F(QueuePairTest, q053_reset_discards_requests_and_completions_silently) {

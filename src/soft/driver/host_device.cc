@@ -209,28 +209,47 @@ void HostDevice::release() {
 bool HostDevice::drive_while_rung() {
   bool any = false;
   for (;;) {
-    if (!nic_.doorbell_rang_since_release() || !owner_.try_lock()) return any;
+    if (!nic_.doorbell_rang() || !owner_.try_lock()) return any;
     turn_ = now();
     nic_.handle_doorbells(turn_);
-    any = transmit(false, When::Polling) || any;
-    collect_events();
-    release();
+    any = transmit_and_release() || any;
   }
+}
+
+bool HostDevice::transmit_and_release() {
+  const bool any = transmit(false, When::Polling);
+  collect_events();
+  release();
+  return any;
 }
 
 void HostDevice::finish_command() {
   turn_ = now();
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
-  transmit(false, When::Polling);
-  collect_events();
-  release();
+  transmit_and_release();
   drive_while_rung();
 }
 
+// Who finds the device free needs no doorbell.
 void HostDevice::kick(core::QueuePair& queues) {
-  nic_.ring_doorbell(queues);
-  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return nic_.ring_doorbell(queues);
+  if (!owner_.try_lock()) {
+    nic_.ring_doorbell(queues);
+  } else {
+    turn_ = now();
+    nic_.handle_post(turn_, queues);
+    transmit_and_release();
+  }
   drive_while_rung();
+}
+
+// It makes nothing due: only what others rang for meanwhile is looked after.
+bool HostDevice::write_now(core::QueuePair& queues, const SendRequest& request) {
+  if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;
+  const bool written = nic_.write_now(queues, request);
+  owner_.unlock();
+  drive_while_rung();
+  return written;
 }
 
 void HostDevice::gather_kicks(bool on) {
@@ -243,8 +262,14 @@ void HostDevice::gather_kicks(bool on) {
   drive_while_rung();
 }
 
+// Whoever drives again and again would have the device back before a command that waits for it is awake.
+void HostDevice::step_aside() {
+  constexpr int kPatience = 64;
+  for (int i = 0; i < kPatience && waiters_.load(std::memory_order_relaxed) != 0; ++i) std::this_thread::yield();
+}
+
 bool HostDevice::progress() {
-  if (waiters_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+  step_aside();
   if (!owner_.try_lock()) {
     // Whoever drives, this thread is back: the service thread would go on in its place otherwise.
     lease_until_.store((now() + kLease).ns, std::memory_order_relaxed);
@@ -269,7 +294,7 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int 
   sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
   Instant wake_at = look_before_sleep(until);
-  if (nic_.doorbell_rang_since_release()) wake_at = Instant{0};
+  if (nic_.doorbell_rang()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
   const std::int64_t wait_ns = wake_at.is_never() ? 1 : (wake_at - now()).ns;
   if (wait_ns <= 0) {
@@ -328,6 +353,7 @@ void HostDevice::wait_event(Instant until) {
   // Who sleeps learns what to look at.
   Look look = now() < until ? Look::AsNeeded : Look::Everywhere;
   while (!has_event() && !woken_.exchange(false)) {
+    step_aside();
     owner_.lock();
     const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
     answer_awaited_ = any;
@@ -392,6 +418,7 @@ void HostDevice::serve() {
       continue;
     }
     pause = kLease;
+    step_aside();
     owner_.lock();
     const bool any = drive(When::Serving, Look::Everywhere);
     release();
@@ -417,12 +444,19 @@ std::vector<std::string> HostDevice::explain() {
     if (hub_)
       for (std::string& line : hub_->explain()) lines.push_back(std::move(line));
     else if (!path_reason_.empty())
-      lines.push_back(path_reason_);
+      lines.push_back("same host: all connections go by RoCE, because " + path_reason_);
     lines.push_back(fault_guard::is_installed()
                         ? "registered memory that is unmapped ends its connection, not the process"
                         : "another handler of SIGSEGV or SIGBUS was installed after ours: unless it passes faults on, "
                           "registered memory that is unmapped ends the process");
     return lines;
+  });
+}
+
+std::string HostDevice::explain(Qpn qpn) {
+  return look([&]() -> std::string {
+    if (hub_) return hub_->explain(qpn);
+    return path_reason_.empty() ? "RoCE" : "RoCE, because " + path_reason_;
   });
 }
 

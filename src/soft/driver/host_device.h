@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/owner_lock.h"
 #include "soft/driver/capture.h"
 #include "soft/driver/local/hub.h"
 #include "soft/driver/port.h"
@@ -54,14 +55,14 @@ class HostDevice final : private DatagramSink {
       HostDevice& device;
       ~Finish() { device.finish_command(); }
     };
-    waiters_.fetch_add(1);
-    owner_.lock();
-    waiters_.fetch_sub(1);
+    take();
     const Finish finish{*this};
     return std::forward<F>(f)(nic_, now());
   }
   // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
   void kick(core::QueuePair& queues);
+  // Instead of a post; see QueuePairOps::write_now(). False too while somebody else owns the device.
+  bool write_now(core::QueuePair& queues, const SendRequest& request);
   // While on, the kicks of this thread only ring; off sends what they rang for, in as few trains as it fits.
   void gather_kicks(bool on);
   // Drives the device once: receive, timers, transmit. True when anything happened.
@@ -88,6 +89,8 @@ class HostDevice final : private DatagramSink {
   const NicConfig& config() const { return nic_.config(); }
   std::vector<NamedCounter> counters();
   std::vector<std::string> explain();
+  // How that queue pair's messages go, and why.
+  std::string explain(Qpn qpn);
   std::string hint_about(const Gid& peer);
   // Empty, or why the capture is incomplete.
   std::string capture_failure();
@@ -108,7 +111,7 @@ class HostDevice final : private DatagramSink {
         device.drive_while_rung();
       }
     };
-    owner_.lock();
+    take();
     const Finish finish{*this};
     return std::forward<F>(f)();
   }
@@ -117,9 +120,17 @@ class HostDevice final : private DatagramSink {
   bool drive(When when, Look look);
   bool receive(Look look);
   bool transmit(bool found_nothing, When when);
+  bool transmit_and_release();
   void send_batch(std::size_t count);
   void collect_events();
   void finish_command();
+  // Of a command: those who drive step aside for it.
+  void take() {
+    waiters_.fetch_add(1);
+    owner_.lock();
+    waiters_.fetch_sub(1);
+  }
+  void step_aside();
   void release();  // gives the device up, and looks again for doorbells rung meanwhile
   bool drive_while_rung();
   void wake_sleeper_for(Instant deadline);
@@ -151,7 +162,7 @@ class HostDevice final : private DatagramSink {
   unsigned turns_ = 0;
   unsigned arrival_turn_ = 0;  // when something last came by the port
 
-  std::mutex owner_;
+  OwnerLock owner_;
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside

@@ -2,6 +2,8 @@
 // WRITEs and READs in memory that the peer granted: the same rules, and what only this way can go wrong.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "soft/local/test_pair.h"
 #include "soft/local/transport.h"
 
@@ -177,6 +179,132 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
             << first << " " << second << " " << third;
         ASSERT_TRUE(pair.b.holds(0, Bytes(72 - length)) && pair.b.holds(72, Bytes(8)));
       }
+}
+
+// A WRITE that is not posted, of the pieces [0, first) and [first, length) of a's memory, to `remote` in b's.
+bool write_now(Pair& pair, std::uint32_t first, std::uint32_t length, std::uint64_t remote) {
+  const auto at = reinterpret_cast<std::uintptr_t>(pair.a.data());
+  const ScatterGather from[] = {{at, first, {}}, {at + first, length - first, {}}};
+  SendRequest request;
+  request.opcode = Op::RdmaWrite;
+  request.local = from;
+  request.remote_address = pair.b.va(remote);
+  request.rkey = pair.b.region.rkey;
+  return pair.a.transport->write_now(request);
+}
+
+TEST(LocalDirect, a_write_goes_without_a_request_once_the_memory_is_granted) {
+  Pair pair(direct());
+  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "not granted";
+  open_region(pair);
+  for (const std::uint32_t length : {1u, 8u, 24u, 4096u}) {
+    const Bytes bytes = pattern(length, length);
+    pair.a.put(0, bytes);
+    EXPECT_TRUE(write_now(pair, length / 3, length, 5));
+    EXPECT_TRUE(pair.b.holds(5, bytes)) << length;
+  }
+  EXPECT_FALSE(write_now(pair, 4, 4097, 0)) << "too long";
+  EXPECT_FALSE(write_now(pair, 0, 0, 0));
+  EXPECT_FALSE(write_now(pair, 4, 8, kRegion - 7)) << "more than there is";
+  EXPECT_TRUE(pair.a.sent().empty());
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1}) << "numbers go on";
+}
+
+TEST(LocalDirect, o1_a_write_without_a_request_overtakes_nothing) {
+  Pair pair(direct());
+  open_region(pair);
+  pair.b.receive(1, 100'000, 8);
+  pair.a.send(1, 0, 8);
+  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "posted, not begun";
+  pair.a.transport->emit(pair.now);
+  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "not acknowledged";
+  pair.run();
+  EXPECT_TRUE(write_now(pair, 4, 8, 0));
+}
+
+TEST(LocalDirect, a_write_without_a_request_goes_only_where_one_with_it_would) {
+  {
+    Given given = direct();
+    given.memory_access = Access::LocalWrite | Access::RemoteRead;
+    Pair pair(direct(), given);
+    open_region(pair, Op::RdmaRead);
+    EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "may be read only";
+  }
+  Pair pair(direct());
+  open_region(pair);
+  pair.a.put(0, pattern(8));
+  ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
+  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "taken back";
+  EXPECT_TRUE(pair.b.holds(0, Bytes(8)));
+  EXPECT_EQ(pair.regions_of_b.dropped, std::vector<Key>{pair.b.region.rkey});
+  ASSERT_TRUE(pair.a.go(QueuePairState::Error));
+  EXPECT_FALSE(write_now(pair, 4, 8, 0));
+  pair.a.transport->detach();
+  EXPECT_FALSE(write_now(pair, 4, 8, 0));
+}
+
+TEST(LocalDirect, r083_r084_r085_atomics_change_the_word_where_it_stands) {
+  Pair pair(direct());
+  open_region(pair);
+  const std::uint64_t before = pair.b.counters.served_atomics;
+  pair.b.word(64) = 5;
+  for (const auto& [opcode, answer, after] : {std::tuple{Op::CompareAndSwap, 5u, 9u}, {Op::CompareAndSwap, 9u, 9u},
+                                             {Op::FetchAndAdd, 9u, 18u}}) {
+    pair.a.fetch_or_write(opcode, 1, 0, 8, pair.b, 64);
+    EXPECT_FALSE(pair.a.transport->emit(pair.now)) << "it published";
+    const auto done = pair.a.sent();
+    ASSERT_EQ(ids(done), Ids{1});
+    EXPECT_EQ(done[0].byte_count, 8u);
+    EXPECT_EQ(pair.a.word(0), answer);
+    EXPECT_EQ(pair.b.word(64), after);
+  }
+  EXPECT_EQ(pair.b.counters.served_atomics, before);
+}
+
+TEST(LocalDirect, r083_atomics_of_both_ways_are_done_once_each) {
+  Pair pair(direct());
+  open_region(pair);
+  pair.b.word(64) = 0;
+  const std::uint64_t by_ring = pair.b.counters.served_atomics, directly = pair.a.counters.direct_requests;
+  for (std::uint64_t id = 1; id <= 300; ++id) {
+    if (id % 3 == 0) {  // what follows it takes the ring
+      pair.b.receive(id, 100'000, 8);
+      pair.a.send(id, 0, 8);
+    }
+    pair.a.fetch_or_write(Op::FetchAndAdd, id, 0, 8, pair.b, 64);
+    if (id % 2 == 0) pair.run();
+    pair.a.sent();
+  }
+  EXPECT_EQ(pair.b.word(64), 300 * 9u);
+  EXPECT_GT(pair.b.counters.served_atomics, by_ring);
+  EXPECT_GT(pair.a.counters.direct_requests, directly);
+}
+
+TEST(LocalDirect, r060_r065_atomics_that_are_not_granted_or_not_aligned_go_to_the_owner_who_refuses) {
+  for (const auto& [granted, remote, status] :
+       {std::tuple{Access::LocalWrite | Access::RemoteWrite, 64u, Status::RemoteAccessError},
+        {Access::All, 65u, Status::RemoteInvalidRequest}}) {
+    Given given = direct();
+    given.memory_access = granted;
+    Pair pair(direct(), given);
+    open_region(pair);
+    pair.a.fetch_or_write(Op::FetchAndAdd, 1, 0, 8, pair.b, remote);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{status});
+  }
+}
+
+TEST(LocalDirect, q050_an_atomic_whose_answer_has_no_place_changes_nothing) {
+  Pair pair(direct());
+  open_region(pair);
+  pair.b.word(64) = 5;
+  pair.a.fetch_or_write(Op::FetchAndAdd, 1, kRegion - 4, 8, pair.b, 64);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+  EXPECT_EQ(pair.b.word(64), 5u);
 }
 
 TEST(LocalDirect, what_waited_for_memory_that_went_does_not_make_all_others_wait) {

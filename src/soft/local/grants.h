@@ -6,9 +6,12 @@
 //   the owner:   revoke(slot); while is_claimed(slot) somebody copies; cut(slot): that does not count any more
 //
 // Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and its load
-// each has a full fence. A slot holds the region's R_Key, which never comes back while anybody could remember it.
+// each has a full fence. Where the owner's is a heavy one (fence.h), and the grant says so, it is for both. A slot
+// holds the region's R_Key, which never comes back while anybody could remember it.
 //
-//     table: 0  number of revocations (8)   8 * (1 + slot)  R_Key, with bit 32 once it is revoked; 0: none
+//     table: 0  number of revocations (8)
+//            8 * (1 + slot)  R_Key, with bit 33 where the owner's fences are heavy, with bit 32 alone once it is
+//                            revoked; 0: none
 //     claim: 1 + slot, 0: none (8)
 #pragma once
 
@@ -17,8 +20,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/fence.h"
 #include "base/shared_word.h"
-#include "soft/local/fence.h"
 #include "soft/local/ring_memory.h"
 #include "verbena/base/ids.h"
 
@@ -27,6 +30,7 @@ namespace verbena::local {
 inline constexpr std::uint32_t kMostGrants = 31;
 inline constexpr std::uint32_t kGrantTableBytes = 4 * kLineBytes;
 inline constexpr std::uint64_t kEnding = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kHeavy = std::uint64_t{1} << 33;
 
 class GrantMemory {
  public:
@@ -41,6 +45,9 @@ class GrantMemory {
   std::uint64_t load_claim() const { return load_shared(claim_); }
   void store_claim(std::uint64_t value) { store_shared(claim_, value); }
   void fence() { full_fence(); }
+  void light_fence() { verbena::light_fence(); }
+  void heavy_fence() { verbena::heavy_fence(); }
+  static bool has_heavy_fences() { return verbena::has_heavy_fences(); }
 
  private:
   std::byte* place_of(std::uint32_t slot) const { return table_ + 8 * (1 + std::size_t{slot}); }
@@ -53,7 +60,7 @@ class GrantMemory {
 template <class Memory>
 class BasicGranter {
  public:
-  explicit BasicGranter(Memory memory) : memory_(memory) {}
+  explicit BasicGranter(Memory memory) : memory_(memory), heavy_(Memory::has_heavy_fences()) {}
 
   // Nothing: all slots are taken. The same region has one.
   std::optional<std::uint32_t> try_grant(Key rkey) {
@@ -64,7 +71,7 @@ class BasicGranter {
     }
     if (!free) return std::nullopt;
     granted_[*free] = rkey.value();
-    memory_.store_grant(*free, rkey.value());
+    memory_.store_grant(*free, heavy_ ? kHeavy | rkey.value() : rkey.value());
     return free;
   }
   std::optional<std::uint32_t> slot_of(Key rkey) const {
@@ -83,18 +90,21 @@ class BasicGranter {
     granted_[slot] = 0;
     memory_.store_grant(slot, ending);
     memory_.store_changes(++changes_);
-    memory_.fence();
+    fence();
   }
   // After revoke(), and waiting: what is still copied does not count.
   void cut(std::uint32_t slot) {
     memory_.store_grant(slot, 0);
-    memory_.fence();
+    fence();
   }
   // After revoke(): whether a copy that began before goes on.
   bool is_claimed(std::uint32_t slot) const { return memory_.load_claim() == std::uint64_t{1} + slot; }
 
  private:
+  void fence() { heavy_ ? memory_.heavy_fence() : memory_.fence(); }
+
   Memory memory_;
+  const bool heavy_;
   std::array<std::uint32_t, kMostGrants> granted_{};
   std::uint64_t changes_ = 0;
 };
@@ -103,20 +113,21 @@ class BasicGranter {
 template <class Memory>
 class BasicClaimer {
  public:
-  explicit BasicClaimer(Memory memory) : memory_(memory) {}
+  explicit BasicClaimer(Memory memory) : memory_(memory), reached_(Memory::has_heavy_fences()) {}
 
   // False: there is no such grant, and nothing may be copied.
   bool claim(std::uint32_t slot, Key rkey) {
+    light_ = reached_ && (memory_.load_grant(slot) & kHeavy) != 0;
     memory_.store_claim(std::uint64_t{1} + slot);
-    memory_.fence();
-    if (memory_.load_grant(slot) == rkey.value()) return true;
+    fence();
+    if (stands(slot, rkey)) return true;
     memory_.store_claim(0);
     return false;
   }
   // False: the owner waits no longer. True: it has what was copied.
   bool release(std::uint32_t slot, Key rkey) {
-    memory_.fence();
-    const bool stands = (memory_.load_grant(slot) & ~kEnding) == rkey.value();
+    fence();
+    const bool stands = (memory_.load_grant(slot) & ~(kEnding | kHeavy)) == rkey.value();
     memory_.store_claim(0);
     return stands;
   }
@@ -127,10 +138,14 @@ class BasicClaimer {
     seen_ = changes;
     return true;
   }
-  bool stands(std::uint32_t slot, Key rkey) const { return memory_.load_grant(slot) == rkey.value(); }
+  bool stands(std::uint32_t slot, Key rkey) const { return (memory_.load_grant(slot) & ~kHeavy) == rkey.value(); }
 
  private:
+  void fence() { light_ ? memory_.light_fence() : memory_.fence(); }
+
   Memory memory_;
+  const bool reached_;
+  bool light_ = false;  // the owner fences for both, and reaches this process
   std::uint64_t seen_ = 0;
 };
 

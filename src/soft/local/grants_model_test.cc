@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that can happen between an owner that takes a region back and a peer that copies, one shared access at
 // a time, the code of the grants itself being what runs. Stores wait in a buffer and reach memory in their
-// order, some time later, as on x86; a fence waits for them.
+// order, some time later, as on x86; a fence waits for them. A heavy fence waits until the other's buffer was empty,
+// too, at some moment since it began.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,6 +20,7 @@ enum Cell : std::size_t { kGrant, kClaim, kChanges, kPayload, kCells };
 
 struct Faults {
   bool no_fence = false;
+  bool light_alone = false;  // the owner says that its fences are heavy, and they are not
   bool no_cut = false;  // the owner does not say that it waits no longer
 };
 
@@ -31,6 +33,8 @@ struct World {
   };
   std::array<std::uint64_t, kCells> memory{7, 0, 0, 0};
   std::array<std::deque<Store>, 2> buffer;
+  bool heavy = false;                  // there are heavy fences
+  std::array<bool, 2> was_empty{};     // a buffer, since a heavy fence of the other began
   bool freed = false, copied_late = false, counts = false;
   bool kept = false;  // what was copied is among what the owner went on with
 
@@ -87,6 +91,21 @@ struct Script {
     ++at;
     performed = true;
   }
+  void heavy_fence() {
+    fence();  // and here it begins
+    if (faults->light_alone) return;
+    const Thread other = who == kOwner ? kPeer : kOwner;
+    if (performed && at == log.size()) world->was_empty[other] = world->buffer[other].empty();
+    std::uint64_t unused = 0;
+    if (faults->no_fence || !begin(unused)) return;
+    if (!world->was_empty[other]) {
+      blocked = true;
+      return;
+    }
+    log.push_back(0);
+    ++at;
+    performed = true;
+  }
 };
 Script* current = nullptr;
 
@@ -98,6 +117,9 @@ struct ModelMemory {
   std::uint64_t load_claim() const { return current->load(kClaim); }
   void store_claim(std::uint64_t value) { current->store(kClaim, value); }
   void fence() { current->fence(); }
+  void light_fence() {}
+  void heavy_fence() { current->heavy_fence(); }
+  static bool has_heavy_fences() { return current->world->heavy; }
 };
 
 // What happens between accesses is noted when the step that reaches it is made.
@@ -163,6 +185,7 @@ void explore(const State& state, const Faults& faults, Outcome& outcome) {
       const World::Store store = next.world.buffer[who].front();
       next.world.buffer[who].pop_front();
       next.world.memory[store.cell] = store.value;
+      if (next.world.buffer[who].empty()) next.world.was_empty[who] = true;
       moved = true;
       explore(next, faults, outcome);
     }
@@ -185,18 +208,23 @@ void explore(const State& state, const Faults& faults, Outcome& outcome) {
   ++(state.world.counts ? outcome.counted : outcome.refused);
 }
 
-Outcome explore(const Faults& faults, bool impatient) {
+Outcome explore(const Faults& faults, bool impatient, bool heavy) {
   Outcome outcome;
   State first;
   first.impatient = impatient;
+  first.world.heavy = heavy;
   first.world.memory[kGrant] = 0;
   explore(first, faults, outcome);
   return outcome;
 }
 
-TEST(GrantsModel, no_copy_goes_on_after_the_owner_went_on_and_what_counts_the_owner_has) {
+class GrantsModel : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Fences, GrantsModel, ::testing::Bool(),
+                         [](const auto& each) { return std::string(each.param ? "heavy" : "of_each"); });
+
+TEST_P(GrantsModel, no_copy_goes_on_after_the_owner_went_on_and_what_counts_the_owner_has) {
   for (const bool impatient : {false, true}) {
-    const Outcome outcome = explore(Faults{}, impatient);
+    const Outcome outcome = explore(Faults{}, impatient, GetParam());
     EXPECT_EQ(outcome.violation, "");
     EXPECT_GT(outcome.counted, 0u);
     EXPECT_GT(outcome.refused, 0u);
@@ -204,17 +232,24 @@ TEST(GrantsModel, no_copy_goes_on_after_the_owner_went_on_and_what_counts_the_ow
   }
 }
 
-TEST(GrantsModel, it_sees_a_fence_that_is_missing) {
+TEST_P(GrantsModel, it_sees_a_fence_that_is_missing) {
   Faults faults;
   faults.no_fence = true;
-  EXPECT_NE(explore(faults, false).violation, "");
-  EXPECT_EQ(explore(faults, true).violation, "a copy counts that the owner does not have");
+  EXPECT_NE(explore(faults, false, GetParam()).violation, "");
+  EXPECT_EQ(explore(faults, true, GetParam()).violation, "a copy counts that the owner does not have");
 }
 
-TEST(GrantsModel, it_sees_an_owner_that_does_not_say_when_it_goes_on) {
+TEST_P(GrantsModel, it_sees_an_owner_that_does_not_say_when_it_goes_on) {
   Faults faults;
   faults.no_cut = true;
-  EXPECT_EQ(explore(faults, true).violation, "a copy counts that the owner does not have");
+  EXPECT_EQ(explore(faults, true, GetParam()).violation, "a copy counts that the owner does not have");
+}
+
+TEST(GrantsModelOfHeavyFences, it_sees_an_owner_that_fences_for_itself_alone) {
+  Faults faults;
+  faults.light_alone = true;
+  EXPECT_NE(explore(faults, false, true).violation, "");
+  EXPECT_EQ(explore(faults, true, true).violation, "a copy counts that the owner does not have");
 }
 
 }  // namespace

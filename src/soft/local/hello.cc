@@ -169,7 +169,7 @@ Result<Lend> parse_lend(std::span<const std::byte> bytes) {
   lend.iova = load<std::uint64_t>(bytes, 24);
   lend.length = load<std::uint64_t>(bytes, 32);
   lend.address = load<std::uint64_t>(bytes, 40);
-  if (!includes(Access::RemoteRead | Access::RemoteWrite, lend.access))
+  if (!includes(Access::RemoteRead | Access::RemoteWrite | Access::RemoteAtomic, lend.access))
     return broken_lend("unknown access bits");
   if (lend.access == Access::None) return lend;
   if (lend.slot >= kMostGrants) return broken_lend("slot " + std::to_string(lend.slot));

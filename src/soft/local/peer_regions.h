@@ -15,7 +15,7 @@ namespace verbena::local {
 struct PeerRegion {
   Key rkey;
   std::uint64_t iova = 0, length = 0;
-  Access access = Access::None;  // what it grants, of RemoteRead and RemoteWrite
+  Access access = Access::None;  // what it grants, of RemoteRead, RemoteWrite and RemoteAtomic
   std::uint32_t slot = 0;        // of the peer's grants
   std::byte* base =
       nullptr;  // where it is mapped here; nullptr: it is not, and is read by PeerMemory::pull()

@@ -22,6 +22,11 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
+  // Carries out a short WRITE that is not posted, when all that is posted is done and the memory is granted. What it
+  // names here is this process's own, whatever the keys. False: it is to be posted; the peer may have a part of it.
+  // When it faults while `copying` is a region, lose_copy() of that is due; otherwise the ring itself is lost.
+  bool write_now(const SendRequest& request, const PeerRegion*& copying);
+  void lose_copy(const PeerRegion& region);
 
  private:
   struct Cut;  // one record's place in its message
@@ -34,16 +39,18 @@ class Requester {
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
   // requester_direct.cc
+  const PeerRegion* granted(Key rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
   const PeerRegion* reach(const core::SendWqe& wqe);
   Way way_of(const core::SendWqe& wqe);
   std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);
+  bool update_word(const core::SendWqe& wqe, const PeerRegion& region);
   bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
-  static bool store(const core::PieceList& pieces, std::byte* there, bool last);
   static bool load(const core::PieceList& pieces, const std::byte* there);
   bool fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
   bool lose(const PeerRegion& region);
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
+  void count_direct(SendOpcode opcode, std::uint32_t bytes);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool name_payload(const Cut& cut, PieceSet& named);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WRITEs and READs that this side carries out by itself, in memory that the peer granted.
 #include <algorithm>
-#include <array>
 
 #include "soft/core/dma.h"
+#include "soft/core/rights.h"
 #include "soft/local/requester.h"
 
 namespace verbena::local {
@@ -15,27 +15,42 @@ namespace {
 // A turn copies no more at once: others want the device, and the peer its memory.
 constexpr std::uint32_t kMaxDirectBytes = 1 << 20;
 constexpr std::uint32_t kMostCopies = 64;
+// Of a WRITE that is carried out before it is posted: who posts holds the device as long.
+constexpr std::uint64_t kMostBytesNow = 4096;
 // So many short requests go through the ring though they could go directly, rather than wait for what is
 // before them.
 constexpr std::uint32_t kMostDetours = 64;
 constexpr std::uint32_t kWorthWaiting = 4096;
 
+// Addresses that are aligned may stand for memory that is not.
+bool is_word(const PeerRegion& region, std::uint64_t address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(region.base) + (address - region.iova);
+  return address % 8 == 0 && at % 8 == 0;
+}
+
 }  // namespace
+
+// The region with that key, when those bytes of it are reached directly.
+const PeerRegion* Requester::granted(Key rkey, std::uint64_t address, std::uint64_t bytes, Access wanted) {
+  RegionSource* const source = link_.channel->regions;
+  if (source == nullptr || bytes == 0) return nullptr;
+  if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();
+  const PeerRegion* const region = link_.peer_regions->find(rkey, *source);
+  const bool reached = region != nullptr && !link_.peer_leaves && region->covers(address, bytes) &&
+                       includes(region->access, wanted) &&
+                       (region->base != nullptr || wanted == Access::RemoteRead);
+  return reached ? region : nullptr;
+}
 
 // Where the request goes, when it can go there directly.
 const PeerRegion* Requester::reach(const SendWqe& wqe) {
-  RegionSource* const source = link_.channel->regions;
-  if (source == nullptr || wqe.length == 0 || (state_.began && !state_.direct)) return nullptr;
-  const bool writes = wqe.opcode == SendOpcode::RdmaWrite;
-  if (!writes && wqe.opcode != SendOpcode::RdmaRead) return nullptr;
-  if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();
-  const PeerRegion* const region = link_.peer_regions->find(wqe.rkey, *source);
-  const bool granted = region != nullptr && !link_.peer_leaves && region->covers(wqe.remote_address, wqe.length) &&
-                       includes(region->access, writes ? Access::RemoteWrite : Access::RemoteRead) &&
-                       (region->base != nullptr || !writes);
-  if (granted) return region;
-  if (state_.direct) begin_again();
-  return nullptr;
+  if (state_.began && !state_.direct) return nullptr;
+  if (wqe.opcode != SendOpcode::RdmaWrite && !wqe.is_read_or_atomic()) return nullptr;
+  const PeerRegion* region =
+      granted(wqe.rkey, wqe.remote_address, wqe.length, core::right_for(wqe.opcode));
+  if (region != nullptr && wqe.is_atomic() && !is_word(*region, wqe.remote_address)) region = nullptr;
+  if (region == nullptr && state_.direct) begin_again();
+  return region;
 }
 
 Requester::Way Requester::way_of(const SendWqe& wqe) {
@@ -50,7 +65,7 @@ Requester::Way Requester::way_of(const SendWqe& wqe) {
 // or must go through the ring.
 std::uint32_t Requester::copy_directly(const SendWqe& wqe, const PeerRegion& region, std::uint32_t limit) {
   const std::uint32_t bytes = std::min(wqe.length - state_.written, kMaxDirectBytes);
-  if (copy_part(wqe, region, bytes)) advance_directly(wqe, bytes);
+  if (wqe.is_atomic() ? update_word(wqe, region) : copy_part(wqe, region, bytes)) advance_directly(wqe, bytes);
   return static_cast<std::uint32_t>(std::uint64_t{bytes} * limit / kMaxDirectBytes) + limit / kMostCopies;
 }
 
@@ -69,10 +84,67 @@ bool Requester::copy_part(const SendWqe& wqe, const PeerRegion& region, std::uin
   const std::uint64_t at = wqe.remote_address - region.iova + state_.written;
   const bool last = state_.written + bytes == wqe.length;
   const bool copied = region.base == nullptr ? fetch(pieces, region.address + at, bytes)
-                      : writes               ? store(pieces, region.base + at, last)
+                      : writes               ? core::dma_write(region.base + at, pieces.span(), last)
                                              : load(pieces, region.base + at);
   // What cannot be copied, the peer's memory or ours, is found out by whom it concerns through the ring.
   return claimer.release(region.slot, region.rkey) && copied ? true : lose(region);
+}
+
+// Atomic with whatever else changes the word. Once it is changed nothing is tried again: of a region that was taken
+// back meanwhile the answer is what its owner would say.
+bool Requester::update_word(const SendWqe& wqe, const PeerRegion& region) {
+  core::PieceList answer;
+  if (!core::find_pieces(link_.memory, link_.pd(), link_.qp.send_queue().sges(state_.current), 0, wqe.length,
+                         Access::LocalWrite, answer)) {
+    fail(CompletionStatus::LocalProtectionError);
+    return false;
+  }
+  Claimer& claimer = *link_.channel->claimer;
+  if (!claimer.claim(region.slot, region.rkey)) return lose(region);
+  std::byte* const word = region.base + (wqe.remote_address - region.iova);
+  const auto before = wqe.opcode == SendOpcode::CompareAndSwap
+                          ? core::dma_compare_swap(word, wqe.compare, wqe.swap_or_add)
+                          : core::dma_fetch_add(word, wqe.swap_or_add);
+  const bool stands = claimer.release(region.slot, region.rkey);
+  if (!before) return lose(region);
+  if (!stands) {
+    lose(region);
+    fail(CompletionStatus::RemoteAccessError);
+    return false;
+  }
+  const bool told = core::store(answer, std::as_bytes(std::span{&*before, 1}), true);
+  if (!told) fail(CompletionStatus::LocalProtectionError);
+  return told;
+}
+
+bool Requester::write_now(const SendRequest& request, const PeerRegion*& copying) {
+  const core::SendQueue& queue = link_.qp.send_queue();
+  if (request.opcode != SendOpcode::RdmaWrite || queue.retired() != queue.posted()) return false;  // O-1
+  core::PieceList pieces;
+  std::uint64_t bytes = 0;
+  for (const ScatterGather& sge : request.local) {
+    if (pieces.count == pieces.pieces.size()) return false;
+    pieces.pieces[pieces.count++] = {reinterpret_cast<const std::byte*>(sge.address), sge.length};
+    bytes += sge.length;
+  }
+  if (bytes > kMostBytesNow) return false;
+  const PeerRegion* const region = granted(request.rkey, request.remote_address, bytes, Access::RemoteWrite);
+  if (region == nullptr) return false;
+  Claimer& claimer = *link_.channel->claimer;
+  if (!claimer.claim(region->slot, region->rkey)) return lose(*region);
+  copying = region;
+  light_fence();  // a fault finds it said
+  core::dma_write_unguarded(region->base + (request.remote_address - region->iova), pieces.span(), true);
+  light_fence();
+  copying = nullptr;
+  if (!claimer.release(region->slot, region->rkey)) return lose(*region);
+  count_direct(request.opcode, static_cast<std::uint32_t>(bytes));
+  return true;
+}
+
+void Requester::lose_copy(const PeerRegion& region) {
+  link_.channel->claimer->release(region.slot, region.rkey);
+  lose(region);
 }
 
 void Requester::look_for_revocations() {
@@ -94,26 +166,6 @@ bool Requester::lose(const PeerRegion& region) {
 void Requester::begin_again() {
   state_.written = 0;
   state_.began = state_.direct = false;
-}
-
-// The word that ends a message is stored at once (O-4), also where several pieces make it up.
-bool Requester::store(const core::PieceList& pieces, std::byte* there, bool last) {
-  constexpr std::size_t kWord = 8;
-  std::array<std::byte, kWord> end;
-  std::size_t left = 0;
-  for (const core::Piece& piece : pieces.span()) left += piece.size;
-  const std::size_t gathered = last && pieces.count > 1 && left >= kWord ? kWord : 0;
-  std::byte* const tail = there + left - gathered;
-  for (const core::Piece& piece : pieces.span()) {
-    left -= piece.size;
-    const std::size_t of_end = gathered > left ? std::min(gathered - left, piece.size) : 0;
-    const std::size_t front = piece.size - of_end;
-    if (!core::dma_write(there, {piece.data, front}, last && left == 0 && of_end == 0)) return false;
-    if (of_end != 0 && !core::dma_read(end.data() + (kWord - left - of_end), {piece.data + front, of_end}))
-      return false;
-    there += front;
-  }
-  return gathered == 0 || core::dma_write(tail, end, true);
 }
 
 bool Requester::load(const core::PieceList& pieces, const std::byte* there) {
@@ -139,10 +191,14 @@ void Requester::advance_directly(const SendWqe& wqe, std::uint32_t bytes) {
   state_.written = state_.detours = 0;
   ++state_.current;
   ++state_.first;  // the peer counts what comes by the ring
-  link_.counters.count_sent(wqe.opcode, wqe.length);
-  ++link_.counters.direct_requests;
-  link_.counters.direct_bytes += wqe.length;
+  count_direct(wqe.opcode, wqe.length);
   link_.qp.complete_oldest_send(CompletionStatus::Success, wqe.is_read_or_atomic() ? wqe.length : 0);
+}
+
+void Requester::count_direct(SendOpcode opcode, std::uint32_t bytes) {
+  link_.counters.count_sent(opcode, bytes);
+  ++link_.counters.direct_requests;
+  link_.counters.direct_bytes += bytes;
 }
 
 }  // namespace verbena::local

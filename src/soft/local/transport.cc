@@ -70,8 +70,8 @@ void Transport::recall() {
 std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
   if (!reads() || peer_ended_ || !link_.channel->granter) return std::nullopt;
   if (!mapped && !link_.peer_pulls) return std::nullopt;
-  const Access remote = mapped ? Access::RemoteRead | Access::RemoteWrite : Access::RemoteRead;
-  Access access = region.access & link_.qp.attributes().access & remote;
+  constexpr Access kMapped = Access::RemoteRead | Access::RemoteWrite | Access::RemoteAtomic;
+  Access access = region.access & link_.qp.attributes().access & (mapped ? kMapped : Access::RemoteRead);
   if (link_.qp.attributes().max_dest_rd_atomic == 0) access = access & Access::RemoteWrite;
   if (region.pd != link_.pd() || access == Access::None) return std::nullopt;
   std::optional<std::uint32_t> slot;
@@ -274,6 +274,15 @@ bool Transport::emit(Instant now) {
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
   settle();
   return published;
+}
+
+bool Transport::write_now(const SendRequest& request) {
+  if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
+  bool written = false;
+  const PeerRegion* copying = nullptr;
+  if (fault_guard::run([&] { written = requester_.write_now(request, copying); })) return written;
+  if (copying == nullptr || !fault_guard::run([&] { requester_.lose_copy(*copying); })) break_off();
+  return false;
 }
 
 // Requests and answers share the room. Whoever finds too little of it keeps it free, and comes first when it is given

@@ -67,6 +67,9 @@ class Transport final : private core::RequestRecall {
 
   // Nothing is to be written now or later, unless something comes.
   bool idle() const { return requester_.is_idle() && !responder_.owes_answer() && !finished(); }
+  // Carries out a WRITE that was not posted; see Requester::write_now(). handle_state() or emit() follows when the
+  // queue pair is in ERR after it.
+  bool write_now(const SendRequest& request);
   // Whether emit() would write something.
   bool ready(Instant now) const;
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when

@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "soft/local/fence.h"
+#include "base/fence.h"
 
 namespace verbena::local {
 

@@ -25,6 +25,7 @@ class SoftContext final : public provider::Context {
   const DeviceInfo& info() const override { return info_; }
   std::vector<std::string> explain() const override;
   std::vector<provider::NamedCounter> counters() const override;
+  std::string explain_path(Qpn qpn) const override { return device_->explain(qpn); }
   std::string hint_about(const Gid& peer) const override { return device_->hint_about(peer); }
   Result<void> close_capture() override { return device_->close_capture(); }
   std::uint64_t random() override { return device_->random(); }

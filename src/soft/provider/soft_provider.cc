@@ -139,6 +139,7 @@ class SoftProvider final : public provider::Provider {
     device_options.receive_buffer_bytes = options.receive_buffer_bytes;
     device_options.path = options.path.value_or(PathChoice::Auto);
     device_options.pull = options.pull.value_or(true);
+    device_options.local_dir = options.local_dir.value_or("");
     device_options.service_thread = options.service_thread;
     device_options.nic.cm = connection_management();
     auto device = open_udp_device(device_options);

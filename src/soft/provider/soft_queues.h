@@ -27,10 +27,12 @@ class SoftContext::Qp final : public provider::QueuePairOps {
   }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
     const PostResult result = queues_.post_receive(requests);
-    // A queue pair that goes to ERR at this moment may have flushed without seeing the request.
-    if (result.posted != 0) device_.kick(queues_);
+    // A queue pair that goes to ERR at this moment may have flushed without seeing the request. Otherwise
+    // nobody waits for a receive but peers, who ask again.
+    if (result.posted != 0 && queues_.newest_state() == QueuePairState::Error) device_.kick(queues_);
     return result;
   }
+  bool write_now(const SendRequest& request) override { return device_.write_now(queues_, request); }
   QueuePairState state() const override { return queues_.state(); }
 
  private:

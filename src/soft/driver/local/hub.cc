@@ -8,10 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
+#include "base/fence.h"
+#include "base/this_user.h"
 
 namespace verbena::soft::local {
 
@@ -54,25 +58,43 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
 
 constexpr const char* kScarce = "file descriptors are scarce, and the last quarter is the program's: raise ulimit -n";
 
+// Who has the address and the place has the name. A process that had all three before loses them one after the other
+// when it ends.
+Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
+  constexpr int kTries = 400;
+  for (int i = 0;; ++i) {
+    auto offered = offer(point);
+    if (offered || offered.error().code() != ErrorCode::AddressInUse || i == kTries) return offered;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
-Result<std::unique_ptr<Hub>> Hub::open(const Options& options) {
-  auto listener = offer({options.address, options.ids.value});
+Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<MeetingFolder> folder) {
+  static_cast<void>(has_heavy_fences());  // asked for here, while few threads have to be waited for
+  auto listener = offer_when_free({options.address, options.ids.value});
   if (!listener) return std::move(listener).error();
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return Error::from_errno(errno, "epoll_create1");
-  return std::unique_ptr<Hub>(new Hub(options, std::move(*listener), std::move(epoll)));
+  return std::unique_ptr<Hub>(new Hub(options, std::move(*listener), std::move(epoll), std::move(folder)));
 }
 
-Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll)
+Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder)
     : options_(options),
       cookie_(Cookie::make()),
       listener_(std::move(listener)),
+      folder_(std::move(folder)),
       epoll_(std::move(epoll)),
       reserve_(spare_descriptor()) {
   watch(listener_.get(), kListener);
+  if (!folder_) return;
+  if (const auto offered = folder_->offer({options.address, options.ids.value}); !offered)
+    not_in_folder_ = offered.error().to_string();
+  else
+    watch(folder_->listener(), kFolderListener);
 }
 
 Hub::~Hub() {
@@ -116,8 +138,8 @@ bool Hub::handle_events(Instant now, bool take_signals) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.u64 == kListener ? accept_all(now) : handle(now, event.data.u64, event.events, take_signals))
-        any = true;
+      const bool asked = event.data.u64 == kListener || event.data.u64 == kFolderListener;
+      if (asked ? accept_all(now) : handle(now, event.data.u64, event.events, take_signals)) any = true;
     }
     if (count < static_cast<int>(events.size())) break;
   }
@@ -165,25 +187,33 @@ void Hub::handle_hang_ups(Instant now) {
 // ---- Asks of others.
 
 // With the last descriptor taken: one who waits is turned away, who then goes by packets.
-void Hub::turn_away() {
+void Hub::turn_away(int listener) {
   reserve_ = Descriptor();
-  static_cast<void>(accept_one(listener_.get()));
+  static_cast<void>(accept_one(listener));
   reserve_ = spare_descriptor();
 }
 
 bool Hub::accept_all(Instant now) {
+  const bool any = accept_all(now, listener_.get(), false);
+  const bool stands = folder_ && folder_->listener() >= 0;
+  return (stands && accept_all(now, folder_->listener(), true)) || any;
+}
+
+bool Hub::accept_all(Instant now, int listener, bool in_folder) {
   constexpr int kMost = 256;
   bool any = false;
   for (int i = 0; i < kMost; ++i) {
     auto no_fork = holdings::no_fork();
-    auto socket = accept_one(listener_.get());
-    if (!socket) turn_away();
+    auto socket = accept_one(listener);
+    if (!socket) turn_away(listener);
     if (!socket || !*socket) return any;
     any = true;
     auto peer = PeerSocket::adopt(std::move(**socket));
     no_fork.unlock();
-    if (!peer || peer->peer().uid != ::geteuid()) continue;
-    read_hello(now, add(std::move(*peer), Role::Fresh, Qpn{}, Segment()));
+    if (!peer || !is_this_user(peer->peer().uid)) continue;
+    const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
+    sockets_.at(id).met_in_folder = in_folder;
+    read_hello(now, id);
   }
   return any;
 }
@@ -289,12 +319,25 @@ bool Hub::is_scarce(int descriptor) const {
   return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - limit.rlim_cur / 4;
 }
 
-Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
-  auto reached = reach({entry.peer.gid, options_.ids.value_of(entry.peer.qpn.value(), kQpnBits)});
+// In our network, and where others meet.
+Result<std::optional<Hub::Reached>> Hub::find(const Endpoint& peer) const {
+  const MeetingPoint point{peer.gid, options_.ids.value_of(peer.qpn.value(), kQpnBits)};
+  auto reached = reach(point);
+  const bool in_folder = reached && !*reached && folder_;
+  if (in_folder) reached = folder_->reach(point);
   if (!reached) return std::move(reached).error();
-  if (!*reached) return Error{ErrorCode::NotFound, "nobody offers shared memory for that address on this host"};
-  PeerSocket& peer = **reached;
-  if (peer.peer().uid != ::geteuid())
+  if (!*reached) return std::optional<Reached>();
+  return std::optional(Reached{std::move(**reached), in_folder});
+}
+
+Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
+  auto reached = find(entry.peer);
+  if (!reached) return std::move(reached).error();
+  if (!*reached)
+    return Error{ErrorCode::NotFound, "nobody offers shared memory for that address " +
+                                          (folder_ ? "in this network or in " + folder_->path() : "on this host")};
+  PeerSocket& peer = (**reached).peer;
+  if (!is_this_user(peer.peer().uid))
     return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
   if (is_scarce(peer.descriptor())) return Error{ErrorCode::ResourceExhausted, kScarce};
   auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
@@ -304,7 +347,9 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
   const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
   if (!sent) return sent.error();
   segment->close_descriptor();
-  return add(std::move(peer), Role::Asked, self.qpn, std::move(*segment));
+  const Id id = add(std::move(peer), Role::Asked, self.qpn, std::move(*segment));
+  sockets_.at(id).met_in_folder = (**reached).in_folder;
+  return id;
 }
 
 bool Hub::hear_answer(Instant now, Id id) {
@@ -336,6 +381,7 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   waiting_.erase(id);
   entry.socket = id;
   entry.reason = "shared memory with " + socket.peer.name();
+  if (socket.met_in_folder) entry.reason += ", met in " + folder_->path();
   --undecided_;
   ++attached_;
   LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
@@ -397,27 +443,43 @@ std::vector<NamedCounter> Hub::counters() const {
   return {{"local_connections", attached_}, {"local_fallbacks", fallbacks_}};
 }
 
+std::string Hub::explain_folder() const {
+  const std::string where = "offered to other networks in the folder " + folder_->path();
+  if (not_in_folder_.empty()) return "same host: also " + where;
+  const char* const verb = MeetingFolder::takes(options_.address) ? "cannot be " : "is not ";
+  return "same host: shared memory " + (verb + where) + ": " + not_in_folder_;
+}
+
 std::vector<std::string> Hub::explain() const {
   std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
                                  MeetingPoint{options_.address, options_.ids.value}.name()};
+  if (folder_) lines.push_back(explain_folder());
   std::map<std::uint32_t, const Entry*> in_order;
   for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);
   std::map<Path, std::size_t> on;
   for (const auto& [qpn, entry] : entries_) ++on[entry.match.path()];
   lines.push_back("same host: " + std::to_string(on[Path::Local]) + " connections share memory, " +
                   std::to_string(on[Path::Roce]) + " go by RoCE, " + std::to_string(on[Path::Undecided]) + " may yet");
+  const std::size_t first = lines.size();
   for (const auto& [qpn, entry] : in_order) {
     if (lines.size() > kLinesExplained) {
-      lines.push_back("... and " + std::to_string(entries_.size() + 2 - lines.size()) + " queue pairs more");
+      lines.push_back("... and " + std::to_string(entries_.size() + first - lines.size()) + " queue pairs more");
       break;
     }
-    const Path path = entry->match.path();
-    std::string line = "queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " +
-                       (path == Path::Roce ? "RoCE, because " + entry->reason : entry->reason);
-    if (path == Path::Local) line += "; " + copies_of(entry->socket);
-    lines.push_back(std::move(line));
+    lines.push_back("queue pair " + std::to_string(qpn) + " to " + text_of(entry->peer) + ": " + explain(*entry));
   }
   return lines;
+}
+
+std::string Hub::explain(const Entry& entry) const {
+  const Path path = entry.match.path();
+  if (path == Path::Local) return entry.reason + "; " + copies_of(entry.socket);
+  return path == Path::Roce ? "RoCE, because " + entry.reason : entry.reason;
+}
+
+std::string Hub::explain(Qpn qpn) const {
+  const auto found = entries_.find(qpn.value());
+  return found == entries_.end() ? "not chosen: it is not connected" : explain(found->second);
 }
 
 }  // namespace verbena::soft::local

@@ -16,6 +16,7 @@
 #include "base/id_slot.h"
 #include "soft/driver/counter.h"
 #include "soft/driver/descriptor.h"
+#include "soft/driver/local/meeting_folder.h"
 #include "soft/driver/local/meeting_point.h"
 #include "soft/driver/local/peer_socket.h"
 #include "soft/driver/local/process_memory.h"
@@ -41,7 +42,8 @@ class Hub final : public Paths {
     std::uint32_t ring_capacity = kRingCapacity;
   };
   // Offers from now on. Errors: AddressInUse (somebody else offers for that slot of the address), those of the system.
-  static Result<std::unique_ptr<Hub>> open(const Options& options);
+  // `folder`: stands there, too, and looks for peers there; explain() says what is in the way of standing there.
+  static Result<std::unique_ptr<Hub>> open(const Options& options, std::optional<MeetingFolder> folder = std::nullopt);
   ~Hub() override;
 
   // Before anything else; `nic` outlives the hub.
@@ -56,6 +58,8 @@ class Hub final : public Paths {
   bool any_hung_up() const { return !hung_up_.empty(); }
   void handle_hang_ups(Instant now);
   std::vector<std::string> explain() const;
+  // How that queue pair's messages go, and why.
+  std::string explain(Qpn qpn) const;
   bool grants_memory() const { return options_.pull; }
   std::vector<NamedCounter> counters() const;
 
@@ -69,6 +73,7 @@ class Hub final : public Paths {
  private:
   using Id = std::uint64_t;
   static constexpr Id kListener = 0;
+  static constexpr Id kFolderListener = ~Id{0};
   static constexpr Id kNone = 0;
   static constexpr unsigned kQpnBits = 24;
 
@@ -95,6 +100,7 @@ class Hub final : public Paths {
     std::unique_ptr<ProcessMemory> memory{};  // attached: unless all is copied twice
     std::unique_ptr<Regions> regions{};       // likewise
     Key wanted{};                             // wanting
+    bool met_in_folder = false;
   };
   // A queue pair of ours in RTR or later.
   struct Entry {
@@ -104,19 +110,27 @@ class Hub final : public Paths {
     std::string reason{};  // of its path
   };
 
-  Hub(const Options& options, OwnDescriptor listener, Descriptor epoll);
+  // Who was reached where.
+  struct Reached {
+    PeerSocket peer;
+    bool in_folder = false;
+  };
+
+  Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder);
   void watch(int descriptor, Id id);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
   bool accept_all(Instant now);
+  bool accept_all(Instant now, int listener, bool in_folder);
   bool handle(Instant now, Id id, std::uint32_t events, bool take_signals);
   bool read_hello(Instant now, Id id);
   void judge_held(Instant now, Qpn qpn);
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
-  void turn_away();
+  void turn_away(int listener);
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
+  Result<std::optional<Reached>> find(const verbena::local::Endpoint& peer) const;
   bool hear_answer(Instant now, Id id);
   void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
@@ -132,10 +146,14 @@ class Hub final : public Paths {
   std::string copies_of(Id attached) const;
   void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
   bool is_scarce(int descriptor) const;
+  std::string explain_folder() const;
+  std::string explain(const Entry& entry) const;
 
   const Options options_;
   const Cookie cookie_;  // for the peers of this process
   const OwnDescriptor listener_;
+  std::optional<MeetingFolder> folder_;
+  std::string not_in_folder_;  // why it does not stand there
   const Descriptor epoll_;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
   Nic* nic_ = nullptr;

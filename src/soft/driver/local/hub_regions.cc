@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/this_user.h"
 #include "soft/driver/local/hub.h"
 
 namespace verbena::soft::local {
@@ -49,6 +50,8 @@ void Hub::meet_regions(verbena::local::Channel& channel, Socket& socket, std::ui
 void Hub::judge_want(Id id, const Want& want) {
   Socket& socket = sockets_.at(id);
   const auto found = entries_.find(want.to.qpn.value());
+  // Of processes outside our PID namespace, which have no number here, the numbers of both queue pairs and the key
+  // alone tell who asks.
   const bool known = found != entries_.end() && want.to.gid == options_.address &&
                      found->second.match.path() == Path::Local && found->second.peer == want.from &&
                      sockets_.at(found->second.socket).peer.peer().pid == socket.peer.peer().pid;
@@ -60,7 +63,7 @@ void Hub::judge_want(Id id, const Want& want) {
   if (grant) {
     lend = {want.rkey, grant->slot, grant->access, grant->iova, grant->length, grant->address};
     file = grant->file;
-    if (file >= 0 && !includes(grant->access, Access::RemoteWrite)) {
+    if (file >= 0 && !core::lets_change(grant->access)) {
       reader = read_only(file);
       file = reader.get();
       if (!reader) lend.access = Access::None;
@@ -88,14 +91,14 @@ bool Hub::renew_pages(const core::MemoryRegion& region, int file) { return local
 void Hub::ask_for_region(Regions& regions, Key rkey) {
   const Qpn qpn = regions.qpn;
   const Entry& entry = entries_.at(qpn.value());
-  auto reached = reach({entry.peer.gid, options_.ids.value_of(entry.peer.qpn.value(), kQpnBits)});
-  const bool same_user = reached && *reached && (**reached).peer().uid == ::geteuid() &&
-                         !is_scarce((**reached).descriptor());
-  if (!same_user || !(**reached).send(Want{{options_.address, qpn}, entry.peer, rkey})) {
+  auto reached = find(entry.peer);
+  PeerSocket* const peer = reached && *reached ? &(**reached).peer : nullptr;
+  const bool same_user = peer != nullptr && is_this_user(peer->peer().uid) && !is_scarce(peer->descriptor());
+  if (!same_user || !peer->send(Want{{options_.address, qpn}, entry.peer, rkey})) {
     in_vain_.emplace_back(qpn, rkey);
     return;
   }
-  const Id id = add(std::move(**reached), Role::Wanting, qpn, Segment());
+  const Id id = add(std::move(*peer), Role::Wanting, qpn, Segment());
   sockets_.at(id).wanted = rkey;
   regions.wanting.push_back(id);
 }
@@ -137,8 +140,7 @@ bool Hub::use_loan(Socket& attached, Key wanted, Loan loan) {
     if (!attached.memory || !attached.memory->works()) return false;
     return nic_->handle_region(attached.qpn, region, true);
   }
-  auto mapping =
-      RegionMapping::map(std::move(loan.file), lend.length, includes(lend.access, Access::RemoteWrite));
+  auto mapping = RegionMapping::map(std::move(loan.file), lend.length, core::lets_change(lend.access));
   if (!mapping) return false;
   region.base = mapping->base();
   attached.regions->mapped.insert_or_assign(wanted.value(), std::move(*mapping));

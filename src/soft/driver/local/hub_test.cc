@@ -8,12 +8,15 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <tuple>
 
+#include "soft/driver/local/test_side.h"
 #include "soft/driver/test_other_user.h"
 #include "soft/driver/test_stepped_process.h"
 
@@ -25,136 +28,6 @@ using verbena::local::Answer;
 using verbena::local::Endpoint;
 using verbena::local::Hello;
 using verbena::local::layout_of;
-
-// Addresses of this process and its children alone: what is offered is visible to the whole network
-// namespace.
-Gid address(std::uint8_t number) {
-  static const pid_t pid = ::getpid();
-  Gid gid;
-  gid.bytes[0] = 0xfd;
-  std::memcpy(&gid.bytes[4], &pid, sizeof pid);
-  gid.bytes[15] = number;
-  return gid;
-}
-
-// A device with one queue pair, without a network.
-struct Side {
-  explicit Side(std::uint8_t number, bool required = false, IdSlot ids = {}, Duration farewell = {})
-      : random(number + ids.value), nic(config(number, ids), random) {
-    auto opened = Hub::open(
-        {.address = nic.config().address, .ids = ids, .required = required, .farewell = farewell});
-    EXPECT_TRUE(opened) << opened.error().to_string();
-    hub = std::move(*opened);
-    hub->serve(nic);
-    pd = *nic.create_pd();
-    cq = *nic.create_cq(64);
-    region = *nic.register_memory(pd, memory.data(), memory.size(), 0x10000, Access::All);
-    use_another();
-  }
-  // From here on.
-  void use_another() {
-    Nic::QpInit init;
-    init.pd = pd;
-    init.send_cq = init.receive_cq = cq;
-    qp = *nic.create_qp(init);
-    QueuePairAttributes a;
-    a.state = QueuePairState::Init;
-    a.access = Access::All;
-    using M = AttributeMask;
-    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
-  }
-  static NicConfig config(std::uint8_t number, const IdSlot& ids) {
-    NicConfig config;
-    config.ids = ids;
-    config.address = address(number);
-    return config;
-  }
-
-  Endpoint endpoint() const { return {nic.config().address, qp.qpn}; }
-  Result<void> to_rtr(const Endpoint& peer) {
-    using M = AttributeMask;
-    QueuePairAttributes a;
-    a.state = QueuePairState::Rtr;
-    a.address.destination = peer.gid;
-    a.destination = peer.qpn;
-    a.path_mtu = 1024;
-    a.max_dest_rd_atomic = 4;
-    a.min_rnr_timer = 1;
-    return nic.modify_qp(now, qp.qpn, a,
-                         M::State | M::Address | M::PathMtu | M::DestinationQpn | M::RqPsn | M::MaxDestRdAtomic |
-                             M::MinRnrTimer);
-  }
-  void to_rts(std::uint8_t timeout = 14) {
-    using M = AttributeMask;
-    QueuePairAttributes a;
-    a.state = QueuePairState::Rts;
-    a.max_rd_atomic = 4;
-    a.timeout = timeout;
-    a.retry_count = 1;
-    a.rnr_retry = 7;
-    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a,
-                              M::State | M::SqPsn | M::MaxRdAtomic | M::RetryCount | M::RnrRetry | M::Timeout));
-  }
-  void to(QueuePairState state) {
-    QueuePairAttributes a;
-    a.state = state;
-    EXPECT_TRUE(nic.modify_qp(now, qp.qpn, a, AttributeMask::State));
-  }
-  void connect(const Endpoint& peer) {
-    EXPECT_TRUE(to_rtr(peer));
-    to_rts();
-  }
-
-  void turn() {
-    hub->handle_events(now, true);
-    hub->handle_hang_ups(now);
-    nic.handle_records(now);
-    nic.handle_doorbells(now);
-    if (nic.next_deadline() <= now) nic.handle_timeout(now);
-    while (nic.emit_records(now)) continue;
-    nic.check_invariants();
-  }
-  void write(std::uint64_t id, const Side& to, std::uint32_t bytes) {
-    const ScatterGather from{0x10000, bytes, region.lkey};
-    SendRequest request;
-    request.id = id;
-    request.opcode = SendOpcode::RdmaWrite;
-    request.flags = SendFlags::Signaled;
-    request.local = {&from, 1};
-    request.remote_address = 0x10000;
-    request.rkey = to.region.rkey;
-    EXPECT_EQ(qp.queues->post_send({&request, 1}).posted, 1u);
-    nic.ring_doorbell(*qp.queues);
-  }
-  std::vector<Completion> completions() {
-    std::array<Completion, 16> some;
-    const std::size_t count = nic.cq(cq)->poll(some);
-    return {some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count)};
-  }
-  std::string explained() const {
-    std::string text;
-    for (const std::string& line : hub->explain()) text += line + "\n";
-    return text;
-  }
-  std::uint64_t fallbacks() const {
-    for (const NamedCounter& counter : hub->counters())
-      if (counter.name == "local_fallbacks") return counter.value;
-    ADD_FAILURE() << "no counter of fallbacks";
-    return 0;
-  }
-  bool on_rings() const { return explained().find(": shared memory with") != std::string::npos; }
-  bool on_packets() const { return explained().find(": RoCE, because") != std::string::npos; }
-
-  Instant now{1'000'000};
-  SeededRandom random;
-  Nic nic;
-  std::unique_ptr<Hub> hub;
-  core::PdId pd;
-  core::CqId cq;
-  std::array<std::byte, 4096> memory{};
-  core::MemoryRegion region;
-  Nic::CreatedQp qp;
-};
 
 // A peer that is a socket and no more.
 struct Stranger {
@@ -209,6 +82,17 @@ TEST(Hub, each_process_at_an_address_is_asked_by_its_slot) {
   b.write(1, c, 100);
   for (int i = 0; i < 3; ++i) b.turn(), c.turn();
   EXPECT_EQ(b.completions().size(), 1u);
+}
+
+TEST(Hub, waits_for_the_name_of_one_that_is_going) {
+  auto going = offer({address(1), 5});
+  ASSERT_TRUE(going);
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const OwnDescriptor gone = std::move(*going);
+  });
+  EXPECT_TRUE(Hub::open({.address = address(1), .ids = {6, 5}}));
+  end.join();
 }
 
 bool is_signalled(const Side& side) {

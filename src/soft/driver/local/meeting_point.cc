@@ -2,12 +2,15 @@
 #include "soft/driver/local/meeting_point.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <string>
+
+#include "base/assert.h"
 
 namespace verbena::soft::local {
 
@@ -22,19 +25,20 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&un); }
 };
 
-Address address_of(const MeetingPoint& point) {
+Address address_of(const std::string& name) {
   Address address;
+  VERBENA_ASSERT(name.size() < sizeof address.un.sun_path);
   address.un.sun_family = AF_UNIX;
-  const std::string name = point.name();
   std::memcpy(address.un.sun_path, name.data(), name.size());
-  address.un.sun_path[0] = '\0';
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  if (name.front() == '@') address.un.sun_path[0] = '\0';
+  // A path ends with a zero byte, an abstract name where it ends.
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (name.front() == '@' ? 0 : 1));
   return address;
 }
 
-Result<Descriptor> open_socket(const MeetingPoint& point) {
+Result<Descriptor> open_socket(const std::string& shown) {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return Error::from_errno(errno, "socket for " + point.name());
+  if (!socket) return Error::from_errno(errno, "socket for " + shown);
   return socket;
 }
 
@@ -52,13 +56,18 @@ std::string MeetingPoint::name() const {
 
 Result<OwnDescriptor> offer(const MeetingPoint& point) {
   const auto no_fork = holdings::no_fork();
-  auto socket = open_socket(point);
+  return offer_at(point.name(), point.name());
+}
+
+Result<OwnDescriptor> offer_at(const std::string& name, const std::string& shown) {
+  auto socket = open_socket(shown);
   if (!socket) return std::move(socket).error();
-  const Address address = address_of(point);
+  const Address address = address_of(name);
+  ::fchmod(socket->get(), S_IRUSR | S_IWUSR);  // of the file that bind() makes
   if (::bind(socket->get(), address.get(), address.size) != 0)
-    return Error::from_errno(errno, "bind of the Unix socket " + point.name());
+    return Error::from_errno(errno, "bind of the Unix socket " + shown);
   if (::listen(socket->get(), kBacklog) != 0)
-    return Error::from_errno(errno, "listen at the Unix socket " + point.name());
+    return Error::from_errno(errno, "listen at the Unix socket " + shown);
   return OwnDescriptor(std::move(*socket));
 }
 
@@ -72,14 +81,18 @@ Result<std::optional<Descriptor>> accept_one(int listener) {
 
 Result<std::optional<PeerSocket>> reach(const MeetingPoint& point) {
   const auto no_fork = holdings::no_fork();
-  auto socket = open_socket(point);
+  return reach_at(point.name(), point.name());
+}
+
+Result<std::optional<PeerSocket>> reach_at(const std::string& name, const std::string& shown) {
+  auto socket = open_socket(shown);
   if (!socket) return std::move(socket).error();
-  const Address address = address_of(point);
+  const Address address = address_of(name);
   if (::connect(socket->get(), address.get(), address.size) != 0) {
-    if (errno == ECONNREFUSED) return std::optional<PeerSocket>();
+    if (errno == ECONNREFUSED || errno == ENOENT) return std::optional<PeerSocket>();
     if (errno == EAGAIN)
-      return Error{ErrorCode::ResourceExhausted, "too many wait at " + point.name(), errno, ErrorDomain::Errno};
-    return Error::from_errno(errno, "connect to the Unix socket " + point.name());
+      return Error{ErrorCode::ResourceExhausted, "too many wait at " + shown, errno, ErrorDomain::Errno};
+    return Error::from_errno(errno, "connect to the Unix socket " + shown);
   }
   auto peer = PeerSocket::adopt(std::move(*socket));
   if (!peer) return std::move(peer).error();

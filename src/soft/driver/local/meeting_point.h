@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "soft/driver/local/peer_socket.h"
 #include "verbena/base/gid.h"
@@ -28,5 +29,11 @@ Result<std::optional<Descriptor>> accept_one(int listener);
 // A connection to whoever offers there, made at once. Nothing: nobody does. Errors: ResourceExhausted (too many wait
 // there, or no descriptor left), those of the system.
 Result<std::optional<PeerSocket>> reach(const MeetingPoint& point);
+
+// The same at the address of a Unix socket, "@" in front of an abstract one, otherwise a path of at most 107 bytes:
+// a file that this user alone may connect to. `shown` names it in errors. Reached is nobody where there is no file.
+// Both under holdings::no_fork().
+Result<OwnDescriptor> offer_at(const std::string& address, const std::string& shown);
+Result<std::optional<PeerSocket>> reach_at(const std::string& address, const std::string& shown);
 
 }  // namespace verbena::soft::local

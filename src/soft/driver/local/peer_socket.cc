@@ -60,7 +60,8 @@ Result<PeerSocket> PeerSocket::adopt(Descriptor socket) {
 }
 
 std::string PeerSocket::name() const {
-  return "local peer (process " + std::to_string(peer_.pid) + ", user " + std::to_string(peer_.uid) + ")";
+  const std::string process = peer_.pid > 0 ? "process " + std::to_string(peer_.pid) : "a process of another container";
+  return "local peer (" + process + ", user " + std::to_string(peer_.uid) + ")";
 }
 
 Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const char* what) {

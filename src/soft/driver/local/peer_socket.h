@@ -41,7 +41,7 @@ class PeerSocket {
   static Result<PeerSocket> adopt(Descriptor socket);
 
   const PeerCredentials& peer() const { return peer_; }
-  // "local peer (process 17, user 1000)".
+  // "local peer (process 17, user 1000)"; where there is no number, "a process of another container".
   std::string name() const;
   // Readable when there is something to receive and when the peer is gone.
   int descriptor() const { return socket_.get(); }

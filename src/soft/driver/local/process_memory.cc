@@ -43,6 +43,10 @@ struct Vector {
 // race with its threads as a NIC's do.
 template <std::size_t N, std::size_t M>
 ssize_t read_process(pid_t pid, const Vector<N>& to, const Vector<M>& from) {
+  if (pid <= 0) {  // outside our PID namespace
+    errno = ESRCH;
+    return -1;
+  }
   return ::syscall(SYS_process_vm_readv, static_cast<long>(pid), to.parts.data(), to.count, from.parts.data(),
                    from.count, 0ul);
 }
@@ -66,6 +70,7 @@ ProcessMemory::ProcessMemory(const PeerSocket& socket, PullWords ours, PullWords
 std::string ProcessMemory::try_it() {
   if (!fault_guard::run([this] { cookie_ = theirs_.offered(); })) return "its shared memory is gone";
   if (cookie_.address == 0) return "the peer lets nobody read its memory";
+  if (socket_.peer().pid <= 0) return "the peer's process has no number in this PID namespace";
   errno = 0;
   if (sees_cookie()) return {};
   if (errno == 0) return "process " + std::to_string(socket_.peer().pid) + " is another here";

@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -19,6 +21,9 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr off_t kServicesByte = kSlots;  // behind the slots' own
 constexpr int kLockTries = 400;
 constexpr std::chrono::milliseconds kLockPause{5};
+
+static_assert(kSlots <= 64);
+constexpr std::uint64_t bit_of(unsigned slot) { return std::uint64_t{1} << slot; }
 
 bool lock_byte(int fd, off_t byte) {
   struct flock range {};
@@ -68,24 +73,47 @@ struct AddressTable::Entry {
   }
 };
 
+// What the devices of this process have together. A lock says nothing within a process: the mutex stands for that of
+// the services, and the bits for those of the slots.
+struct AddressTable::File {
+  Descriptor memory;
+  Shared* shared = nullptr;
+  std::mutex mutex;
+  std::atomic<std::uint64_t> own{0};  // slots; changed under the mutex
+
+  File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (shared != nullptr) ::munmap(shared, sizeof(Shared));
+  }
+};
+
 AddressTable::Lock::~Lock() {
   if (fd_ >= 0) unlock_byte(fd_, kServicesByte);
 }
 
 AddressTable::AddressTable(AddressTable&& other) noexcept
-    : memory_(std::move(other.memory_)),
-      shared_(std::exchange(other.shared_, nullptr)),
-      slot_(other.slot_),
-      incarnation_(other.incarnation_) {}
+    : file_(std::move(other.file_)), slot_(std::exchange(other.slot_, {})), incarnation_(other.incarnation_) {}
 
 AddressTable::~AddressTable() {
-  if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
+  if (!slot_) return;
+  const std::lock_guard guard(file_->mutex);
+  file_->own &= ~bit_of(*slot_);
+  unlock_byte(fd(), static_cast<off_t>(*slot_));
 }
+
+int AddressTable::fd() const { return file_->memory.get(); }
+AddressTable::Shared& AddressTable::shared() const { return *file_->shared; }
+bool AddressTable::is_own(unsigned slot) const { return (file_->own.load() & bit_of(slot)) != 0; }
 
 Result<AddressTable> AddressTable::map(Descriptor memory) {
   void* const at = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (at == MAP_FAILED) return Error::from_errno(errno, "map the table of an address");
-  return AddressTable(std::move(memory), static_cast<Shared*>(at));
+  auto file = std::make_shared<File>();
+  file->memory = std::move(memory);
+  file->shared = static_cast<Shared*>(at);
+  return AddressTable(std::move(file));
 }
 
 Result<AddressTable> AddressTable::create() {
@@ -93,7 +121,7 @@ Result<AddressTable> AddressTable::create() {
   if (!memory || ::ftruncate(memory.get(), sizeof(Shared)) != 0 || ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
     return Error::from_errno(errno, "make the table of an address");
   auto table = map(std::move(memory));
-  if (table) table->shared_->magic.store(kMagic);
+  if (table) table->shared().magic.store(kMagic);
   return table;
 }
 
@@ -103,13 +131,13 @@ Result<AddressTable> AddressTable::adopt(Descriptor memory) {
                      (::fcntl(memory.get(), F_GET_SEALS) & kSeals) == kSeals;
   if (!whole) return Error(ErrorCode::InvalidArgument, "the table of the address has not the size it must have");
   auto table = map(std::move(memory));
-  if (table && table->shared_->magic.load() != kMagic)
+  if (table && table->shared().magic.load() != kMagic)
     return Error(ErrorCode::InvalidArgument, "the table of the address is none of this version");
   return table;
 }
 
 Result<AddressTable::Lock> AddressTable::lock_services() {
-  std::unique_lock thread(mutex_);
+  std::unique_lock thread(file_->mutex);
   for (int tries = 0; tries < kLockTries; ++tries) {
     if (lock_byte(fd(), kServicesByte)) return Lock(fd(), std::move(thread));
     if (errno != EAGAIN && errno != EACCES)
@@ -131,9 +159,10 @@ Result<std::optional<unsigned>> AddressTable::claim_slot(unsigned first) {
   if (!lock) return std::move(lock).error();
   for (unsigned i = 0; i < kSlots; ++i) {
     const unsigned slot = (first + i) % kSlots;
-    if (!lock_byte(fd(), slot)) continue;
+    if (is_own(slot) || !lock_byte(fd(), slot)) continue;
+    file_->own |= bit_of(slot);
     slot_ = slot;
-    shared_->incarnations[slot].store(0);
+    shared().incarnations[slot].store(0);
     return slot_;
   }
   return std::optional<unsigned>{};
@@ -141,7 +170,7 @@ Result<std::optional<unsigned>> AddressTable::claim_slot(unsigned first) {
 
 void AddressTable::publish(std::uint64_t incarnation) {
   incarnation_ = incarnation;
-  shared_->incarnations[*slot_].store(incarnation);
+  shared().incarnations[*slot_].store(incarnation);
 }
 
 pid_t AddressTable::holder_of(unsigned slot) const {
@@ -155,13 +184,29 @@ pid_t AddressTable::holder_of(unsigned slot) const {
 }
 
 bool AddressTable::is_taken(unsigned slot) const {
-  if (slot == slot_) return true;
+  if (is_own(slot)) return true;
   struct flock range {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(slot);
   range.l_len = 1;
   return ::fcntl(fd(), F_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+unsigned AddressTable::own_slots() const { return static_cast<unsigned>(std::popcount(file_->own.load())); }
+
+// Those whose number means nothing here count one for each slot.
+unsigned AddressTable::other_processes() const {
+  std::set<pid_t> known;
+  unsigned unknown = 0;
+  for (unsigned slot = 0; slot < kSlots; ++slot) {
+    if (is_own(slot) || !is_taken(slot)) continue;
+    if (const pid_t holder = holder_of(slot); holder > 0)
+      known.insert(holder);
+    else
+      ++unknown;
+  }
+  return static_cast<unsigned>(known.size()) + unknown;
 }
 
 unsigned AddressTable::taken_slots() const {
@@ -171,19 +216,19 @@ unsigned AddressTable::taken_slots() const {
 }
 
 std::uint64_t AddressTable::incarnation_of(unsigned slot) const {
-  return is_taken(slot) ? shared_->incarnations[slot].load() : 0;
+  return is_taken(slot) ? shared().incarnations[slot].load() : 0;
 }
 
 AddressTable::Entry AddressTable::entry_at(unsigned index) const {
-  return Entry::from_word(shared_->entries[index].load());
+  return Entry::from_word(shared().entries[index].load());
 }
 
-void AddressTable::set_entry(unsigned index, const Entry& entry) { shared_->entries[index].store(entry.word()); }
+void AddressTable::set_entry(unsigned index, const Entry& entry) { shared().entries[index].store(entry.word()); }
 
 // An entry counts while the process that made it lives.
 bool AddressTable::counts(const Entry& entry) const {
   if (entry.service == 0) return false;
-  const std::uint64_t incarnation = shared_->incarnations[entry.slot].load();
+  const std::uint64_t incarnation = shared().incarnations[entry.slot].load();
   return incarnation != 0 && (incarnation & Entry::kIncarnationMask) == entry.incarnation && is_taken(entry.slot);
 }
 
@@ -197,8 +242,10 @@ Result<void> AddressTable::announce(std::uint32_t service) {
     if (!wanted && (entry.service != 0 ? free && closed : free.has_value())) continue;
     const bool alive = counts(entry);
     if (wanted && alive && !entry.closed && entry.slot != slot_) {
-      return Error(ErrorCode::AddressInUse, "port " + std::to_string(service & 0xffff) +
-                                                " is listened on by another process that shares the address: " +
+      const std::string port = "port " + std::to_string(service & 0xffff);
+      if (is_own(entry.slot))
+        return Error(ErrorCode::AddressInUse, port + " is listened on by another device of this process");
+      return Error(ErrorCode::AddressInUse, port + " is listened on by another process that shares the address: " +
                                                 std::to_string(holder_of(entry.slot)));
     }
     if (wanted) {

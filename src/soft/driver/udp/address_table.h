@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -19,36 +20,42 @@ namespace verbena::soft::udp {
 
 inline constexpr unsigned kMostServices = 4096;  // of one address
 
-// Any thread. One per process and address: file locks are a process's, and closing the file gives all of them up.
+// A device at the table. Any thread. File locks are a process's, and closing the file gives all of them up: the devices
+// of a process at one address have one file, which none but they may open or close.
 class AddressTable {
  public:
   // A new one.
   static Result<AddressTable> create();
   // One that another process made. Errors: InvalidArgument when it is none of ours.
   static Result<AddressTable> adopt(Descriptor memory);
+  // For another device of this process, without a slot.
+  AddressTable for_another() const { return AddressTable(file_); }
   AddressTable(AddressTable&& other) noexcept;
   AddressTable& operator=(AddressTable&&) = delete;
   ~AddressTable();
 
-  int fd() const { return memory_.get(); }
+  int fd() const;
 
-  // Takes a free slot until the table closes, `first` or one behind it; nullopt when all are taken. Once.
+  // Takes a free slot until this is destroyed, `first` or one behind it; nullopt when all are taken. Once.
   Result<std::optional<unsigned>> claim_slot(unsigned first);
-  // Tells others that this process answers in its slot now, as `incarnation`; not 0.
+  // Tells others that this device answers in its slot now, as `incarnation`; not 0.
   void publish(std::uint64_t incarnation);
   // Whether a process, this one included, holds the slot.
   bool is_taken(unsigned slot) const;
   unsigned taken_slots() const;
+  // Those of them that devices of this process hold, and how many processes hold the others.
+  unsigned own_slots() const;
+  unsigned other_processes() const;
   // The process that holds the slot; 0 when none does, it is this one, or its number means nothing here.
   pid_t holder_of(unsigned slot) const;
   // Of the process that answers in the slot; 0 when none does.
   std::uint64_t incarnation_of(unsigned slot) const;
 
-  // Errors: AddressInUse names the process that listens, ResourceExhausted, Busy.
+  // Errors: AddressInUse names who listens, ResourceExhausted, Busy.
   Result<void> announce(std::uint32_t service);
   // The service is free for others; requests still come here until somebody else takes it.
   Result<void> withdraw(std::uint32_t service);
-  // All of this process's, for good.
+  // All of this device's, for good.
   Result<void> withdraw_all();
   // Whose slot gets requests for the service.
   std::optional<unsigned> slot_of(std::uint32_t service) const;
@@ -64,6 +71,7 @@ class AddressTable {
  private:
   struct Shared;
   struct Entry;
+  struct File;
   // Held by one process, and in it by one thread, at a time.
   class Lock {
    public:
@@ -77,17 +85,17 @@ class AddressTable {
     std::unique_lock<std::mutex> thread_;
   };
 
-  AddressTable(Descriptor memory, Shared* shared) : memory_(std::move(memory)), shared_(shared) {}
+  explicit AddressTable(std::shared_ptr<File> file) : file_(std::move(file)) {}
   static Result<AddressTable> map(Descriptor memory);
+  Shared& shared() const;
+  bool is_own(unsigned slot) const;
   Result<Lock> lock_services();
   std::vector<ServiceRoute> routes(std::size_t most) const;
   bool counts(const Entry& entry) const;
   Entry entry_at(unsigned index) const;
   void set_entry(unsigned index, const Entry& entry);
 
-  Descriptor memory_;
-  Shared* shared_;
-  std::mutex mutex_;
+  std::shared_ptr<File> file_;
   std::optional<unsigned> slot_;
   std::uint64_t incarnation_ = 0;
 };

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/this_user.h"
+
 namespace verbena::soft::udp {
 namespace {
 
@@ -43,7 +45,7 @@ bool is_ours(msghdr& message) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_CREDENTIALS) continue;
     ucred sender{};
     std::memcpy(&sender, CMSG_DATA(item), sizeof sender);
-    return sender.uid == ::geteuid();
+    return is_this_user(sender.uid);
   }
   return false;
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/rendezvous.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 
+#include "base/this_user.h"
 #include "soft/driver/udp/socket_address.h"
 
 namespace verbena::soft::udp::rendezvous {
@@ -19,7 +23,7 @@ namespace {
 constexpr std::uint32_t kMagic = 0x5645'5242;
 constexpr std::uint32_t kVersion = 1;  // of the greeting, the table, the filter and the mail between members
 constexpr std::size_t kMostDescriptors = 253;  // SCM_MAX_FD
-constexpr timeval kPatience{2, 0};
+constexpr std::chrono::seconds kPatience{10};  // with members on a machine that is busy elsewhere
 constexpr int kBacklog = 128;
 
 struct Greeting {
@@ -79,11 +83,7 @@ Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::
   message.msg_iovlen = 1;
   message.msg_control = control.bytes.data();
   message.msg_controllen = control.bytes.size();
-  const ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-  if (size < 0 && errno == EAGAIN)
-    return Error(ErrorCode::AddressInUse,
-                 "process " + std::to_string(credentials_of(fd).pid) + " opened @" + name +
-                     ", and none that shares the address answers there: are they all stopped, or out of descriptors?");
+  const ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (size <= 0) return std::optional<std::vector<Descriptor>>{};
   std::vector<Descriptor> all = take_descriptors(message);
   if (static_cast<std::size_t>(size) != sizeof greeting || greeting.magic != kMagic)
@@ -105,6 +105,17 @@ Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::
                  "sharing the address takes " + std::to_string(greeting.descriptors) +
                      " descriptors, this process got " + std::to_string(all.size()) + ": raise RLIMIT_NOFILE");
   return std::optional(std::move(all));
+}
+
+// Within our patience.
+bool is_answered(int fd) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    pollfd answer{fd, POLLIN, 0};
+    const int found = ::poll(&answer, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (found >= 0 || errno != EINTR) return found != 0;
+  }
 }
 
 }  // namespace
@@ -134,12 +145,12 @@ bool exists(const std::string& name) {
   return socket && ::bind(socket.get(), at.any(), at.size) != 0 && errno == EADDRINUSE;
 }
 
-Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name) {
+Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std::unique_lock<std::mutex>& no_fork) {
   const Descriptor socket = make_socket();
   const Name at(name);
   if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
-  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
-    ::setsockopt(socket.get(), SOL_SOCKET, option, &kPatience, sizeof kPatience);
+  const timeval patience{kPatience.count(), 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (::connect(socket.get(), at.any(), at.size) != 0) {
     if (errno == ECONNREFUSED || errno == EINTR) return std::optional<std::vector<Descriptor>>{};
     if (errno == EAGAIN)
@@ -147,15 +158,20 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name) {
     return Error::from_errno(errno, "connect to @" + name);
   }
   const ucred peer = credentials_of(socket.get());
-  if (peer.uid != ::geteuid())
+  if (!is_this_user(peer.uid))
     return Error(ErrorCode::AddressInUse, "@" + name + " was taken by process " + std::to_string(peer.pid) +
                                               " of another user (uid " + std::to_string(peer.uid) + ")");
+  if (!is_answered(socket.get()))
+    return Error(ErrorCode::AddressInUse,
+                 "process " + std::to_string(peer.pid) + " opened @" + name +
+                     ", and none that shares the address answers there: are they all stopped, or out of descriptors?");
+  no_fork.lock();
   return read_greeting(socket.get(), name);
 }
 
 Result<std::optional<Descriptor>> meet(int meeting_place) {
   Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest && credentials_of(guest.get()).uid == ::geteuid()) return std::optional(std::move(guest));
+  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(std::move(guest));
   if (!guest && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     return Error::from_errno(errno, "let a process share the address");
   return std::optional<Descriptor>{};

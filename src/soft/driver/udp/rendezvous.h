@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,8 +27,8 @@ bool exists(const std::string& name);
 
 // What a member passes on; nullopt when it went before it could: ask again. Errors: AddressInUse when another user or
 // something else has the name or nobody there answers, NotSupported when they are of another version, ResourceExhausted
-// when this process or the one there lacks descriptors.
-Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name);
+// when this process or the one there lacks descriptors. `no_fork` is not locked; it is when anything is passed on.
+Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std::unique_lock<std::mutex>& no_fork);
 
 // Who waits at the meeting place and is of our user; nullopt when there is none, or another member met him. Errors:
 // this process can meet nobody now.

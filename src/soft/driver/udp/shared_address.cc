@@ -13,6 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "base/assert.h"
@@ -29,11 +31,13 @@ namespace verbena::soft::udp {
 namespace {
 
 constexpr int kTries = 200;  // to meet members that come and go
+constexpr int kTriesForPort = 100;
 constexpr std::chrono::milliseconds kPause{5};
 constexpr std::size_t kMostRoutes = 512;  // in the filter; the lobby knows them all
 constexpr int kMostDrained = 1 << 16;
 constexpr unsigned kBefore = 2;  // of what is passed on: the meeting place and the table
 constexpr int kPauseMs = 100;  // when no descriptor is left to meet a guest with
+constexpr const char* kNotWhole = "what a member passed on is not what it should be";
 constexpr unsigned kCost = kSlots + 2;  // descriptors: the others' sockets, one to read them by, the mailbox
 
 bool set(int fd, int level, int name, int value) {
@@ -42,6 +46,12 @@ bool set(int fd, int level, int name, int value) {
 
 Error with_context(const std::string& what, const Error& error) {
   return {error.code(), what + error.context(), error.native(), error.domain()};
+}
+
+Error not_shared(const Gid& address) {
+  const std::string who = bind_error(address, wire::kRocePort, EADDRINUSE).context();
+  return {ErrorCode::AddressInUse, who + "; processes of one user can share an address, this one is not shared",
+          EADDRINUSE, ErrorDomain::Errno};
 }
 
 // 127.0.0.1, .2 … .254, 127.0.1.1 …: no address that looks like a network or a broadcast address.
@@ -89,9 +99,48 @@ Descriptor duplicate(const Descriptor& from) {
 
 }  // namespace
 
-// This process at the address, and what it holds there.
+// The devices of this process at an address. One comes at a time.
+class SharedAddress::Site {
+ public:
+  static std::shared_ptr<Site> at(const std::string& place);
+  explicit Site(std::uint64_t stay) : stay_(stay) {}
+  Site(const Site&) = delete;
+  Site& operator=(const Site&) = delete;
+  ~Site() { holdings::leave(stay_); }
+
+  std::mutex mutex;  // of what follows
+  std::vector<SharedAddress*> devices;
+  unsigned holdings = 0;  // of devices, those on their way out included
+  std::condition_variable left;
+
+ private:
+  const std::uint64_t stay_;
+};
+
+// In a forked child there is none: what it inherited is its parent's.
+std::shared_ptr<SharedAddress::Site> SharedAddress::Site::at(const std::string& place) {
+  const auto no_fork = holdings::no_fork();
+  static std::mutex registry;
+  static std::map<std::string, std::weak_ptr<Site>> sites;
+  const std::lock_guard guard(registry);
+  std::erase_if(sites, [](const auto& entry) { return entry.second.expired(); });
+  for (;;) {
+    if (const std::uint64_t stay = holdings::enter(place); stay != 0) {
+      auto site = std::make_shared<Site>(stay);
+      sites[place] = site;
+      return site;
+    }
+    const auto found = sites.find(place);
+    if (auto site = found == sites.end() ? nullptr : found->second.lock()) return site;
+    std::this_thread::yield();  // its last device is on its way out
+  }
+}
+
+// A device at a site, and what it holds there.
 struct SharedAddress::Holding {
-  std::uint64_t stay = 0;
+  const std::shared_ptr<Site> site;
+  bool is_there = false;                  // one that was opened; before that, whoever opens lets nobody fork
+  std::unique_lock<std::mutex> closing;  // no child is forked
   std::mutex mutex;
   std::vector<int> descriptors;
 
@@ -105,10 +154,16 @@ struct SharedAddress::Holding {
     for (const int fd : descriptors) holdings::forget(fd);
     descriptors.clear();
   }
-  Holding() = default;
+  explicit Holding(std::shared_ptr<Site> at) : site(std::move(at)) {}
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
-  ~Holding() { holdings::leave(stay); }
+  ~Holding() {
+    if (!is_there) return;
+    closing.unlock();  // everything is closed
+    const std::lock_guard guard(site->mutex);
+    --site->holdings;
+    site->left.notify_all();
+  }
 };
 
 Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const Gid& address) {
@@ -130,25 +185,56 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(unsigne
                EADDRINUSE, ErrorDomain::Errno);
 }
 
-// Members come and go meanwhile: what turns out not to be there any more is asked for again.
 Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& local, bool alone) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
+  const std::shared_ptr<Site> site = Site::at(place_name(rendezvous::name_of(local)));
+  auto holding = std::make_unique<Holding>(site);
+  std::unique_lock guard(site->mutex);
+  // Who goes last closes the table, and with it all locks of the process.
+  site->left.wait(guard, [&] { return !site->devices.empty() || site->holdings == 0; });
+  if (alone && !site->devices.empty())
+    return Error(ErrorCode::AddressInUse, what + "this process does", EADDRINUSE, ErrorDomain::Errno);
+  auto opened = site->devices.empty() ? meet(local, std::move(holding), alone)
+                                      : site->devices.front()->invite_another(std::move(holding));
+  if (!opened) return opened;
+  (*opened)->holding_->is_there = true;
+  site->devices.push_back(opened->get());
+  ++site->holdings;
+  return opened;
+}
+
+// Members come and go meanwhile: what turns out not to be there any more is asked for again.
+Result<std::unique_ptr<SharedAddress>> SharedAddress::meet(const LocalAddress& local, std::unique_ptr<Holding> holding,
+                                                           bool alone) {
+  const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
   const std::string name = rendezvous::name_of(local);
-  auto holding = std::make_unique<Holding>();
-  holding->stay = holdings::enter(place_name(name));
-  if (holding->stay == 0)
-    return Error(ErrorCode::AddressInUse,
-                 what + "a device of this process has it (processes share an address, devices of one do not); " +
-                     describe_port_owner(local.gid, wire::kRocePort),
-                 EADDRINUSE, ErrorDomain::Errno);
   for (int i = 0; i < kTries; ++i) {
+    auto no_fork = holdings::no_fork();  // until what we get is in our holding
     auto found = rendezvous::found(name);
     if (!found) return with_context(what, found.error());
-    if (*found) return create(local, std::move(holding), std::move(**found));
+    if (*found) {
+      auto socket = bind_alone(local);
+      if (socket) return create(local, std::move(holding), std::move(**found), std::move(*socket));
+      no_fork.unlock();
+      if (socket.error().code() != ErrorCode::AddressInUse) return std::move(socket).error();
+      if (alone || i >= kTriesForPort) return not_shared(local.gid);
+      found->reset();  // perhaps a process that is ending lost the name before the port
+      std::this_thread::sleep_for(kPause);
+      continue;
+    }
     if (alone) return Error(ErrorCode::AddressInUse, what + "other processes do", EADDRINUSE, ErrorDomain::Errno);
-    auto descriptors = rendezvous::ask(name);
+    no_fork.unlock();
+    auto descriptors = rendezvous::ask(name, no_fork);
     if (!descriptors) return with_context(what, descriptors.error());
-    if (*descriptors) return join(local, std::move(holding), std::move(**descriptors));
+    if (*descriptors) {
+      std::vector<Descriptor>& all = **descriptors;
+      if (all.size() < kBefore) return Error(ErrorCode::InvalidArgument, what + kNotWhole);
+      auto table = AddressTable::adopt(std::move(all[1]));
+      if (!table) return with_context(what, table.error());
+      all.erase(all.begin() + 1);
+      return join(local, std::move(holding), std::move(*table), std::move(all), no_fork);
+    }
+    no_fork = {};
     std::this_thread::sleep_for(kPause);
   }
   return Error(ErrorCode::AddressInUse, what + "the processes at @" + name + " come and go, none lets this one in");
@@ -156,13 +242,7 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& l
 
 Result<std::unique_ptr<SharedAddress>> SharedAddress::create(const LocalAddress& local,
                                                              std::unique_ptr<Holding> holding,
-                                                             Descriptor meeting_place) {
-  auto socket = bind_alone(local);
-  if (!socket && socket.error().code() == ErrorCode::AddressInUse)
-    return Error(ErrorCode::AddressInUse,
-                 socket.error().context() + "; processes of one user can share an address, this one is not shared",
-                 EADDRINUSE, ErrorDomain::Errno);
-  if (!socket) return std::move(socket).error();
+                                                             Descriptor meeting_place, Descriptor socket) {
   auto table = AddressTable::create();
   if (!table) return std::move(table).error();
   auto slot = table->claim_slot(0);  // the index of the first of a group
@@ -170,44 +250,48 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::create(const LocalAddress&
   VERBENA_ASSERT(*slot == 0u);
   CryptoRandom random;
   std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
-                                                        std::move(*table), std::move(*socket), 0,
+                                                        std::move(*table), std::move(socket), 0,
                                                         random.next_u64() | 1));
   if (auto started = made->start(); !started) return std::move(started).error();
   return made;
 }
 
 Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& local, std::unique_ptr<Holding> holding,
-                                                           std::vector<Descriptor> descriptors) {
+                                                           AddressTable table, std::vector<Descriptor> descriptors,
+                                                           std::unique_lock<std::mutex>& no_fork) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
-  const bool whole = descriptors.size() == kBefore + kSlots + 1 &&
+  const bool whole = descriptors.size() == 1 + kSlots + 1 &&
                      rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local)) &&
-                     std::all_of(descriptors.begin() + kBefore, descriptors.end(),
+                     std::all_of(descriptors.begin() + 1, descriptors.end(),
                                  [&](const Descriptor& fd) { return is_bound(fd.get(), local); });
-  if (!whole) return Error(ErrorCode::InvalidArgument, what + "what a member passed on is not what it should be");
-  auto table = AddressTable::adopt(std::move(descriptors[1]));
-  if (!table) return with_context(what, table.error());
+  if (!whole) return Error(ErrorCode::InvalidArgument, what + kNotWhole);
   CryptoRandom random;
-  auto slot = table->claim_slot(static_cast<unsigned>(random.below(kSlots)));
+  auto slot = table.claim_slot(static_cast<unsigned>(random.below(kSlots)));
   if (!slot) return with_context(what, slot.error());
   if (!*slot)
     return Error(ErrorCode::ResourceExhausted, what + "all " + std::to_string(kSlots) +
-                                                   " places are taken by processes; end one, or use another address");
+                                                   " places are taken by devices; end one, or use another address");
   const std::uint64_t incarnation = random.next_u64() | 1;
   auto mailbox = Mailbox::open(incarnation, local.gid);
   if (!mailbox) return with_context(what, mailbox.error());
   Descriptor meeting_place = std::move(descriptors[0]);
-  descriptors.erase(descriptors.begin(), descriptors.begin() + kBefore);
+  descriptors.erase(descriptors.begin());
   Descriptor socket = std::move(descriptors[**slot]);
   descriptors.erase(descriptors.begin() + static_cast<std::ptrdiff_t>(**slot));
   drain(socket.get());
   std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
-                                                        std::move(*table), std::move(socket), **slot, incarnation));
+                                                        std::move(table), std::move(socket), **slot, incarnation));
   made->keep_company(std::move(*mailbox), std::move(descriptors));
-  if (auto steered = made->steer(); !steered) return with_context(what, steered.error());
-  made->is_steered_ = true;
+  no_fork.unlock();  // all is held; who holds the table up holds up no fork
   made->watch_companions();
-  if (auto started = made->start(); !started) return std::move(started).error();
-  return made;
+  auto ready = made->steer();
+  if (ready) {
+    made->is_steered_ = true;
+    ready = made->start();
+    if (ready) return made;
+  }
+  no_fork.lock();
+  return with_context(what, ready.error());
 }
 
 SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place,
@@ -219,27 +303,42 @@ SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holdin
       socket_(std::move(socket)),
       slot_(slot),
       incarnation_(incarnation),
-      stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      called_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       events_(::epoll_create1(EPOLL_CLOEXEC)),
       companions_(events_.get()) {
   for (const int fd : {meeting_place_.get(), table_.fd(), socket_.get()}) holding_->add(fd);
-  watch(events_.get(), stop_.get(), EPOLLIN);
+  watch(events_.get(), called_.get(), EPOLLIN);
   watch(events_.get(), meeting_place_.get(), EPOLLIN);  // all are woken: who is stopped lets nobody in
 }
 
-SharedAddress::~SharedAddress() {
+SharedAddress::~SharedAddress() { let_go(); }
+
+void SharedAddress::let_go() {
+  if (holding_->closing.owns_lock()) return;
+  if (holding_->is_there) {
+    std::vector<SharedAddress*>& devices = holding_->site->devices;
+    const std::lock_guard guard(holding_->site->mutex);
+    std::erase(devices, this);
+    if (!devices.empty()) devices.front()->call();  // perhaps this one alone watched somebody
+  }
   if (attendant_.joinable()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(stop_.get(), &one, sizeof one);
+    is_over_.store(true);
+    call();
     attendant_.join();
   }
   set(socket_.get(), SOL_SOCKET, SO_RCVBUF, 0);
   if (table_.withdraw_all()) [[maybe_unused]] const auto steered = steer();
-  let_go();
+  if (holding_->is_there) holding_->closing = holdings::no_fork();
+  holding_->release();
+}
+
+void SharedAddress::call() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(called_.get(), &one, sizeof one);
 }
 
 Result<void> SharedAddress::start() {
-  if (!stop_ || !events_ || inbox_.fd() < 0)
+  if (!called_ || !events_ || inbox_.fd() < 0)
     return Error(ErrorCode::ResourceExhausted,
                  "share " + to_string(local_.gid, wire::kRocePort) + ": no descriptor is left: raise RLIMIT_NOFILE",
                  EMFILE, ErrorDomain::Errno);
@@ -282,14 +381,32 @@ Result<void> SharedAddress::become_shared() {
   return steered;
 }
 
+Result<void> SharedAddress::share() {
+  const std::lock_guard guard(sharing_);
+  return is_steered_ ? Result<void>{} : become_shared();
+}
+
+Result<std::unique_ptr<SharedAddress>> SharedAddress::invite_another(std::unique_ptr<Holding> holding) {
+  if (auto shared = share(); !shared) return std::move(shared).error();
+  auto no_fork = holdings::no_fork();
+  std::vector<Descriptor> all;
+  for (const int fd : company()->passed_on) {
+    if (fd == table_.fd()) continue;
+    all.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!all.back())
+      return Error::from_errno(errno, "let another device of this process share the address, for which it takes " +
+                                          std::to_string(kCost) + " descriptors (RLIMIT_NOFILE)");
+  }
+  return join(local_, std::move(holding), table_.for_another(), std::move(all), no_fork);
+}
+
 Result<Descriptor> SharedAddress::receiving_socket() const {
+  const auto no_fork = holdings::no_fork();
   Descriptor socket = duplicate(socket_);
   if (!socket) return Error::from_errno(errno, "duplicate the receiving socket");
   holding_->add(socket.get());
   return socket;
 }
-
-void SharedAddress::let_go() { holding_->release(); }
 
 // A kernel that takes no filter of that length takes a shorter one: the lobby knows all services.
 Result<void> SharedAddress::steer() {
@@ -375,7 +492,13 @@ void SharedAddress::attend() {
     const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), -1);
     for (int i = 0; i < count; ++i) {
       const int fd = ready[static_cast<std::size_t>(i)].data.fd;
-      if (fd == stop_.get()) return;
+      if (fd == called_.get()) {
+        if (is_over_.load()) return;
+        std::uint64_t times;
+        [[maybe_unused]] const ssize_t n = ::read(fd, &times, sizeof times);
+        look_around();
+        continue;
+      }
       if (fd == meeting_place_.get()) {
         meet_guest();
       } else if (company() != nullptr && fd == company()->mailbox.fd()) {
@@ -390,28 +513,32 @@ void SharedAddress::attend() {
 }
 
 // Everybody is watched by who let him in and by all who came after him. Whoever sees an end watches all that are left,
-// so that who was watched by the dead alone is watched again.
+// so that who was watched by the dead alone is watched again; and steers after that, past those who ended too early to
+// be watched.
 void SharedAddress::watch_companions() {
   for (unsigned slot = 0; slot < kSlots; ++slot) companions_.watch(table_.holder_of(slot));
 }
 
 void SharedAddress::bury(int descriptor) {
-  if (!companions_.take_end(descriptor)) return;
+  if (companions_.take_end(descriptor)) look_around();
+}
+
+void SharedAddress::look_around() {
+  watch_companions();
   // Who holds the table up stops this, too: then it stays as it was until the next who steers.
   [[maybe_unused]] const auto steered = steer();
-  watch_companions();
 }
 
 void SharedAddress::meet_guest() {
   const auto guest = rendezvous::meet(meeting_place_.get());
   if (!guest) {
-    pollfd stop{stop_.get(), POLLIN, 0};
+    pollfd stop{called_.get(), POLLIN, 0};
     ::poll(&stop, 1, kPauseMs);
     return;
   }
   if (!*guest) return;
   const Descriptor& at = **guest;
-  const auto shared = is_steered_ ? Result<void>{} : become_shared();
+  const auto shared = share();
   if (shared) {
     companions_.watch(rendezvous::process_at(at.get()));
     return rendezvous::let_in(at.get(), company()->passed_on);
@@ -433,11 +560,16 @@ void SharedAddress::read_mail() {
 }
 
 std::string SharedAddress::explain() const {
-  const unsigned taken = table_.taken_slots();
+  const unsigned own = table_.own_slots(), others = table_.other_processes();
   const std::string place = "place " + std::to_string(slot_ + 1) + " of " + std::to_string(kSlots);
-  if (taken <= 1) return "alone at this address, at " + place + "; other processes of this user may come";
-  return "shares this address with " + std::to_string(taken - 1) + " other " +
-         (taken == 2 ? "process" : "processes") + " of this user, at " + place;
+  if (own + others <= 1) return "alone at this address, at " + place + "; other processes of this user may come";
+  std::string with;
+  if (others != 0)
+    with = std::to_string(others) + " other " + (others == 1 ? "process" : "processes") + " of this user";
+  if (own > 1)
+    with += (with.empty() ? "" : " and ") + std::to_string(own - 1) + " other " + (own == 2 ? "device" : "devices") +
+            " of this process";
+  return "shares this address with " + with + ", at " + place;
 }
 
 std::vector<NamedCounter> SharedAddress::counters() const {

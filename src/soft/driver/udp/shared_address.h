@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Port 4791 of one address, shared by any processes of one user. Who is alone has one socket there, as if nobody could
-// come. The first guest makes it a group (socket_group.h): then all hold the same sockets, one for each slot and a
-// lobby, a process reads its own slot's, and the kernel picks the socket by a filter (steering.h). A thread of ours,
-// asleep but for that, lets others in, reads the lobby and the mailbox, and takes the services of who was killed out of
-// the filter: whoever stays answers then that nobody listens there.
+// Port 4791 of one address, shared by any devices of any processes of one user. Who is alone has one socket there, as
+// if nobody could come. The first guest makes it a group (socket_group.h): then all hold the same sockets, one for each
+// slot and a lobby, a device reads its own slot's, and the kernel picks the socket by a filter (steering.h). A thread
+// of ours, asleep but for that, lets others in, reads the lobby and the mailbox, and takes the services of who was
+// killed out of the filter: whoever stays answers then that nobody listens there.
+//
+// A process meets others once: its next device at an address gets everything from one that is there (Site).
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,9 +29,9 @@ namespace verbena::soft::udp {
 // Any thread, unless a method says otherwise.
 class SharedAddress {
  public:
-  // Alone there, or with other processes of this user. Errors: AddressNotAvailable names the addresses that are ours;
-  // AddressInUse who holds the port: another user, the kernel, a device of this process; ResourceExhausted when all
-  // slots are taken, or this process or the one that is alone there may not have the descriptors.
+  // Alone there, or with others of this user. Errors: AddressNotAvailable names the addresses that are ours;
+  // AddressInUse who holds the port: another user, the kernel; ResourceExhausted when all slots are taken, or this
+  // process or the one that is alone there may not have the descriptors.
   static Result<std::unique_ptr<SharedAddress>> open(const Gid& address);
   // The first of 127.0.0.1, .2, .3 … that nobody uses.
   static Result<std::unique_ptr<SharedAddress>> open_free_loopback(unsigned candidates = 1'000);
@@ -37,12 +40,13 @@ class SharedAddress {
   SharedAddress& operator=(const SharedAddress&) = delete;
 
   const LocalAddress& local() const { return local_; }
-  // Queue pair numbers and communication ids of this process must be of this slot.
+  // Queue pair numbers and communication ids of this device must be of this slot.
   IdSlot ids() const { return {kSlotBits, slot_}; }
   // The slot's, for one Receiver.
   Result<Descriptor> receiving_socket() const;
 
-  // Before that socket is closed: from now on a forked child may keep what we hold alive.
+  // Before that socket is closed, by the thread that destroys this next: it is over, and until all is closed no child
+  // is forked, which would keep it.
   void let_go();
 
   // Whether all of a train that came to our socket is ours. A network card may join datagrams of one flow.
@@ -51,7 +55,7 @@ class SharedAddress {
   void sort(const ReceivedTrain& train);
   Inbox& inbox() { return inbox_; }
 
-  // Errors: AddressInUse names the process that listens, ResourceExhausted, Busy.
+  // Errors: AddressInUse names who listens, ResourceExhausted, Busy.
   Result<void> announce(std::uint32_t service);
   Result<void> withdraw(std::uint32_t service);
 
@@ -60,6 +64,7 @@ class SharedAddress {
 
  private:
   struct Holding;
+  class Site;
   // What only those who share need.
   struct Company {
     Mailbox mailbox;
@@ -70,19 +75,28 @@ class SharedAddress {
   SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place, AddressTable table,
                 Descriptor socket, unsigned slot, std::uint64_t incarnation);
   static Result<std::unique_ptr<SharedAddress>> open(const LocalAddress& local, bool alone);
+  static Result<std::unique_ptr<SharedAddress>> meet(const LocalAddress& local, std::unique_ptr<Holding> holding,
+                                                     bool alone);
   static Result<std::unique_ptr<SharedAddress>> create(const LocalAddress& local, std::unique_ptr<Holding> holding,
-                                                       Descriptor meeting_place);
+                                                       Descriptor meeting_place, Descriptor socket);
+  // `descriptors`: as they are passed on, that of the table taken out. `no_fork`: locked; with success no more.
   static Result<std::unique_ptr<SharedAddress>> join(const LocalAddress& local, std::unique_ptr<Holding> holding,
-                                                     std::vector<Descriptor> descriptors);
+                                                     AddressTable table, std::vector<Descriptor> descriptors,
+                                                     std::unique_lock<std::mutex>& no_fork);
+  // Joins another device of this process.
+  Result<std::unique_ptr<SharedAddress>> invite_another(std::unique_ptr<Holding> holding);
   Result<void> start();
+  void call();  // the thread looks around, or ends
   Company* company() const { return company_.load(std::memory_order_acquire); }
   void keep_company(Mailbox mailbox, std::vector<Descriptor> others);
-  Result<void> become_shared();  // on the thread
+  Result<void> share();  // from here on guests are let in
+  Result<void> become_shared();  // under sharing_
   Result<void> steer();
   void attend();  // the thread
   void meet_guest();
   void watch_companions();
   void bury(int descriptor);
+  void look_around();
   void read_lobby();
   void read_mail();
   void route(const wire::Path& path, std::span<const std::byte> bytes, std::size_t segment_bytes);
@@ -98,10 +112,12 @@ class SharedAddress {
   const std::uint64_t incarnation_;
   Inbox inbox_;
   std::unique_ptr<Company> owned_company_;
-  std::atomic<Company*> company_{nullptr};  // set once, by the thread or before it
-  bool is_steered_ = false;                 // the thread's
+  std::atomic<Company*> company_{nullptr};  // set once
+  std::mutex sharing_;
+  bool is_steered_ = false;  // under sharing_
   std::atomic<std::uint64_t> handed_over_{0}, lost_{0}, taken_over_{0};  // strays
-  Descriptor stop_;
+  Descriptor called_;
+  std::atomic<bool> is_over_{false};
   Descriptor events_;  // what the thread waits for
   Companions companions_;
   std::thread attendant_;

@@ -13,72 +13,20 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 
-#include "base/byte_order.h"
+#include "base/holdings.h"
 #include "soft/driver/test_other_user.h"
-#include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/rendezvous.h"
-#include "soft/driver/udp/socket_address.h"
-#include "soft/driver/udp/test_member.h"
-#include "soft/driver/udp/test_network.h"
-#include "soft/wire/mad.h"
+#include "soft/driver/udp/test_shared_address.h"
 
 namespace verbena::soft::udp {
 namespace {
 
 using namespace testing;
 using ::testing::HasSubstr;
-
-std::string answer_of_opening(const Gid& address) {
-  const auto opened = SharedAddress::open(address);
-  return opened ? std::string("in") : opened.error().to_string();
-}
-
-std::vector<std::byte> data_for(unsigned slot, std::size_t size) {
-  std::vector<std::byte> bytes(size);
-  store_be24(&bytes[5], slot << 18 | 0x1234);
-  return bytes;
-}
-
-std::vector<std::byte> management(wire::CmAttribute attribute, std::uint32_t port) {
-  std::vector<std::byte> bytes(280);
-  store_be24(&bytes[5], 1);
-  store_be16(&bytes[36], static_cast<std::uint16_t>(attribute));
-  store_be64(&bytes[52], kTcp | port);
-  return bytes;
-}
-
-class SharedAddressTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!testing::TestNetwork::enter().is_private()) GTEST_SKIP() << "needs a network of its own";
-  }
-  // Nothing may be left of a test: not the port, not a name.
-  void TearDown() override {
-    if (!testing::TestNetwork::enter().is_private()) return;
-    std::ifstream names("/proc/thread-self/net/unix"), sockets("/proc/thread-self/net/udp");
-    std::stringstream text;
-    text << names.rdbuf();
-    EXPECT_THAT(text.str(), ::testing::Not(HasSubstr("@verbena")));
-    text.str("");
-    text << sockets.rdbuf();
-    EXPECT_THAT(text.str(), ::testing::Not(HasSubstr(":12B7")));
-  }
-  void send(const std::vector<std::byte>& datagram) const {
-    const Descriptor from = std::move(*make_udp_socket(address_));
-    const SocketAddress to(address_, wire::kRocePort, 0);
-    EXPECT_EQ(::sendto(from.get(), datagram.data(), datagram.size(), 0, &to.any, to.size),
-              static_cast<ssize_t>(datagram.size()));
-  }
-  Member member() const { return Member(address_); }
-
-  const Gid address_ = Gid::from_ipv4(127, 0, 0, 1);
-};
 
 TEST_F(SharedAddressTest, each_process_gets_what_begins_with_its_slot) {
   std::vector<Member> members;
@@ -291,18 +239,6 @@ TEST_F(SharedAddressTest, datagrams_that_a_network_card_joined_are_parted_again)
   }
 }
 
-TEST_F(SharedAddressTest, one_device_of_a_process_alone_is_at_an_address) {
-  auto first = SharedAddress::open(address_);
-  ASSERT_TRUE(first) << first.error().to_string();
-  auto second = SharedAddress::open(address_);
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code(), ErrorCode::AddressInUse);
-  EXPECT_THAT(second.error().context(), HasSubstr("process " + std::to_string(::getpid()) + " (udp_test"));
-  EXPECT_THAT(second.error().context(), HasSubstr("4791"));
-  first->reset();
-  EXPECT_TRUE(SharedAddress::open(address_));
-}
-
 TEST_F(SharedAddressTest, without_an_address_each_takes_a_free_one_that_others_may_join_by_name) {
   Member first = Member(Gid{}), second = Member(Gid{});
   EXPECT_EQ(first.ask("address"), "127.0.0.1");
@@ -500,7 +436,9 @@ TEST_F(SharedAddressTest, another_user_gets_nothing_at_the_meeting_place_and_in_
   Member alone = member();
   const std::string name = rendezvous::name_of(*find_local_address(address_));
   const auto asked = said_by_another_user([&name] {
-    const auto got = rendezvous::ask(name);
+    auto no_fork = holdings::no_fork();
+    no_fork.unlock();
+    const auto got = rendezvous::ask(name, no_fork);
     return got ? std::string("asked") : got.error().to_string();
   });
   if (!asked) GTEST_SKIP() << kNoOtherUser;

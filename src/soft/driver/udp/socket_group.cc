@@ -44,8 +44,9 @@ void wait_for_decided_datagrams() { ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLO
 Result<Descriptor> bind_alone(const LocalAddress& local) {
   auto socket = make_udp_socket(local.gid);
   if (!socket) return socket;
-  if (const int error = bind_to(socket->get(), local, wire::kRocePort))
-    return bind_error(local.gid, wire::kRocePort, error);
+  const int error = bind_to(socket->get(), local, wire::kRocePort);
+  if (error == EADDRINUSE) return Error::from_errno(error, "bind " + to_string(local.gid, wire::kRocePort));
+  if (error != 0) return bind_error(local.gid, wire::kRocePort, error);
   return socket;
 }
 

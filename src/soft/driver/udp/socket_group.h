@@ -16,7 +16,8 @@
 
 namespace verbena::soft::udp {
 
-// On port 4791. Fails when anybody else has the port, of whatever user and with whatever options.
+// On port 4791. Fails when anybody else has the port, of whatever user and with whatever options; AddressInUse does not
+// say who, which takes long to find out: bind_error() does.
 Result<Descriptor> bind_alone(const LocalAddress& local);
 
 // Joins the others to `first`, which is alone and becomes slot 0: those of slots 1 … 63, then the lobby's. Until a

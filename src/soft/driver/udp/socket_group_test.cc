@@ -54,6 +54,8 @@ class Stream {
   }
   unsigned sent() const { return sent_; }
   unsigned came() const { return came_; }
+  // It waits: all that is under way stands in sockets that nobody reads yet.
+  bool is_held() const { return sent_ + 1 - came_ >= kMostUnderWay; }
 
  private:
   void run() {
@@ -63,7 +65,7 @@ class Stream {
       store_be32(&datagram[8], sent_);
       const int from = sockets_[sent_ % kSenders].get();
       EXPECT_EQ(::sendto(from, datagram.data(), datagram.size(), 0, &to_.any, to_.size), 16);
-      while (sent_ + 1 - came_ >= kMostUnderWay && !stop_) std::this_thread::yield();
+      while (is_held() && !stop_) std::this_thread::yield();
     }
   }
   SocketAddress to_;
@@ -92,8 +94,9 @@ class GrowingGroup : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(GrowingGroup, loses_nothing_while_it_grows) {
+  constexpr int kRounds = 20, kMostRounds = 500;  // where the machine is busy, nothing may go astray in many of them
   unsigned strays = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < kRounds || (strays == 0 && round < kMostRounds); ++round) {
     auto first = bind_alone(local_);
     ASSERT_TRUE(first) << first.error().to_string();
     std::atomic<bool> stop{false};
@@ -106,7 +109,9 @@ TEST_P(GrowingGroup, loses_nothing_while_it_grows) {
       }
     });
     before_filter = [&] {
-      EXPECT_TRUE(wait_until([&, then = stream.sent()] { return stream.sent() >= then + kSenders; }));
+      // Where this thread was slow, what the second socket got is as much as may be under way.
+      EXPECT_TRUE(wait_until(
+          [&, then = stream.sent()] { return stream.sent() >= then + kSenders || stream.is_held(); }));
     };
     auto others = join_others(first->get(), local_, [&](const ReceivedTrain& train) {
       EXPECT_EQ(train.path.destination, local_.gid);

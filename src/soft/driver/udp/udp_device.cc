@@ -30,6 +30,7 @@ class UdpPort final : public Port {
   UdpPort(std::unique_ptr<SharedAddress> shared, SocketSet sockets)
       : shared_(std::move(shared)), sockets_(std::move(sockets)) {}
   ~UdpPort() override { shared_->let_go(); }
+  const SocketSet& sockets() const { return sockets_; }
 
   bool receive(DatagramSink& sink) override {
     const bool handed_over = shared_->inbox().waits();
@@ -147,24 +148,30 @@ constexpr Duration kFarewell = Duration::milliseconds(50);
 // The hub, or why there is none.
 Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, const IdSlot& ids,
                           HostDevice::Options& device) {
-  const std::string roce = "same host: all connections go by RoCE, because ";
   if (options.path == PathChoice::Roce) {
-    device.path_reason = roce + "path=roce was asked for";
+    device.path_reason = "path=roce was asked for";
     return {};
   }
   if (options.path == PathChoice::Auto && !options.pcap_file.empty()) {
-    device.path_reason = roce + "packets are captured; path=local takes shared memory all the same";
+    device.path_reason = "packets are captured; path=local takes shared memory all the same";
     return {};
+  }
+  std::optional<local::MeetingFolder> folder;
+  if (!options.local_dir.empty()) {
+    auto opened = local::MeetingFolder::open(options.local_dir);
+    if (!opened) return std::move(opened).error();
+    folder.emplace(std::move(*opened));
   }
   auto hub = local::Hub::open(
       {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull,
-       .farewell = kFarewell});
+       .farewell = kFarewell},
+      std::move(folder));
   if (hub) {
     device.hub = std::move(*hub);
     return {};
   }
   if (options.path == PathChoice::Local) return hub.error();
-  device.path_reason = roce + "shared memory cannot be offered: " + hub.error().context();
+  device.path_reason = "shared memory cannot be offered: " + hub.error().context();
   return {};
 }
 
@@ -178,12 +185,15 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
   udp::SocketOptions socket_options;
   socket_options.report_ip_fields = !options.pcap_file.empty();
   if (options.receive_buffer_bytes != 0) socket_options.receive_buffer_bytes = options.receive_buffer_bytes;
-  Result<SocketSet> sockets = SocketSet::open((*shared)->local(), std::move(*receiving), socket_options);
-  if (!sockets) return std::move(sockets).error();
+  Result<SocketSet> opened = SocketSet::open((*shared)->local(), std::move(*receiving), socket_options);
+  if (!opened) return std::move(opened).error();
+  const IdSlot ids = (*shared)->ids();
+  auto port = std::make_unique<UdpPort>(std::move(*shared), std::move(*opened));  // lets go of both, whatever follows
+  const SocketSet& sockets = port->sockets();
 
   UdpDevice result;
-  result.local = sockets->interface();
-  if (sockets->path_mtu() == 0)
+  result.local = sockets.interface();
+  if (sockets.path_mtu() == 0)
     return Error{ErrorCode::NotSupported,
                  "interface " + result.local.interface_name + " has MTU " + std::to_string(result.local.mtu) +
                      ", RoCE needs at least 336; choose another address or raise it"};
@@ -194,16 +204,14 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
     if (!capture) return std::move(capture).error();
     device_options.capture = std::move(*capture);
   }
-  const IdSlot ids = (*shared)->ids();
   if (auto chosen = choose_paths(options, result.local.gid, ids, device_options); !chosen) return chosen.error();
   NicConfig config = options.nic;
   config.address = result.local.gid;
-  config.path_mtu = sockets->path_mtu();
+  config.path_mtu = sockets.path_mtu();
   if (options.path_mtu != 0) config.path_mtu = std::min(config.path_mtu, options.path_mtu);
   config.ids = ids;
   config.source_ports.clear();
-  for (unsigned i = 0; i < sockets->sources(); ++i) config.source_ports.push_back(sockets->source_port(i));
-  auto port = std::make_unique<UdpPort>(std::move(*shared), std::move(*sockets));
+  for (unsigned i = 0; i < sockets.sources(); ++i) config.source_ports.push_back(sockets.source_port(i));
   result.device = std::make_unique<HostDevice>(config, std::make_unique<udp::CryptoRandom>(), std::move(port),
                                                std::move(device_options));
   return result;

@@ -17,7 +17,8 @@ struct UdpDeviceOptions {
   std::uint32_t receive_buffer_bytes = 0;  // 0: as much as one gets
   std::uint32_t path_mtu = 0;              // 0: from the interface; otherwise no more than that
   PathChoice path = PathChoice::Auto;
-  bool pull = true;  // see OpenOptions
+  bool pull = true;       // see OpenOptions
+  std::string local_dir;  // likewise; empty: none
   bool service_thread = true;
   NicConfig nic;  // address, path MTU and source ports are filled in
 };
@@ -27,8 +28,8 @@ struct UdpDevice {
   std::unique_ptr<HostDevice> device;
 };
 
-// Shares the address with other processes of this user. Errors: as SharedAddress::open; with PathChoice::Local also
-// what is in the way of offering shared memory.
+// Shares the address with other processes of this user. Errors: as SharedAddress::open; unless all go by packets also
+// those of local::MeetingFolder::open; with PathChoice::Local what is in the way of offering shared memory.
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options);
 
 }  // namespace verbena::soft

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/udp_device.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <string>
 
 #include "soft/driver/loopback/test_device_pair.h"
 
@@ -17,7 +20,7 @@ TEST(UdpDevice, moves_bytes_over_the_standard_port_of_two_loopback_addresses) {
 }
 
 TEST(UdpDevice, writes_what_it_sends_and_receives_into_a_capture) {
-  const std::string file = ::testing::TempDir() + "udp_device_test.pcapng";
+  const std::string file = ::testing::TempDir() + "udp_device_test." + std::to_string(::getpid()) + ".pcapng";
   {
     UdpDeviceOptions options;
     options.pcap_file = file;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mutex for what one thread after the other owns, often without anybody in the way: one word, one locked instruction
+// to take it and one to let it go. Who finds it taken may sleep.
+//
+// try_lock() and unlock() are sequentially consistent. So who leaves word where the owner looks after unlock(), and
+// then fails at try_lock(), is seen.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace verbena {
+
+class OwnerLock {
+ public:
+  OwnerLock() = default;
+  OwnerLock(const OwnerLock&) = delete;
+  OwnerLock& operator=(const OwnerLock&) = delete;
+
+  bool try_lock() {
+    std::uint32_t word = word_.load();
+    while ((word & kHeld) == 0)
+      if (word_.compare_exchange_weak(word, word | kHeld)) return true;
+    return false;
+  }
+  void lock() {
+    if (!try_lock()) wait_and_lock();
+  }
+  void unlock() {
+    if (word_.fetch_sub(kHeld) != kHeld) wake_one();
+  }
+
+ private:
+  static constexpr std::uint32_t kHeld = 1;
+  static constexpr std::uint32_t kWaiter = 2;  // each of those that wait
+
+  void wait_and_lock();
+  void wake_one();
+
+  std::atomic<std::uint32_t> word_{0};
+};
+
+}  // namespace verbena
