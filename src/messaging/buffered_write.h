@@ -61,8 +61,11 @@ class BufferedWriteSender final : public SenderEnd {
   void put_write(const ring::RemoteWrite& write, const Outgoing& message, const ring::Reservation& place);
   void add_word(const ring::RemoteWrite& write);
   void close_last();
-  void begin_batch();
+  void begin_batch(bool through);
+  std::uint64_t place_of(const ring::RemoteWrite& write) const;
+  bool write_through(const ring::RemoteWrite& write);
   bool flush(MessageId last, std::uint32_t slot);
+  std::size_t write_some_now();
   void ask_for_head();
   SendStatus no_room();
   Result<void> take_head(std::uint64_t head);
@@ -96,6 +99,7 @@ class BufferedWriteReceiver final : public ReceiverEnd {
   Result<void> start(ReceiverPeer& peer, const Offer& theirs, const Settled& settled) override;
   std::size_t poll(std::span<Message> out) override;
   void handle_given_back(ReceiverPeer& peer, std::uint64_t token) override;
+  void handle_told(ReceiverPeer& peer) override;
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer&, const Completion&) override { return {}; }
   bool is_empty(const ReceiverPeer& peer) const override;
@@ -104,6 +108,7 @@ class BufferedWriteReceiver final : public ReceiverEnd {
   struct Peer;
   Kind effective_kind() const;
   bool poll_one(Peer& peer, Message& out);
+  void tell_head(Peer& peer);
 
   std::uint64_t capacity_ = 0;
 };

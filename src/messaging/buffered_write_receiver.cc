@@ -129,12 +129,23 @@ std::size_t BufferedWriteReceiver::poll(std::span<Message> out) {
 
 void BufferedWriteReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t token) {
   auto& peer = static_cast<Peer&>(base);
-  ring::Reader& reader = *peer.reader;
-  reader.release({.position = token});
+  peer.reader->release({.position = token});
   if (peer.is_cut_off()) return;
   if (peer.reads_head)
-    ring::store_word(peer.line(kHeadLine), reader.acknowledge());
-  else if (reader.acknowledgement_due() && tell_given_back(peer, reader.head() / reader.geometry().unit))
+    ring::store_word(peer.line(kHeadLine), peer.reader->acknowledge());
+  else
+    tell_head(peer);
+}
+
+// What could not be told, because all that may be told at once was under way.
+void BufferedWriteReceiver::handle_told(ReceiverPeer& base) {
+  auto& peer = static_cast<Peer&>(base);
+  if (peer.reader && !peer.is_cut_off()) tell_head(peer);
+}
+
+void BufferedWriteReceiver::tell_head(Peer& peer) {
+  ring::Reader& reader = *peer.reader;
+  if (reader.acknowledgement_due() && tell_given_back(peer, reader.head() / reader.geometry().unit))
     reader.acknowledge();
 }
 

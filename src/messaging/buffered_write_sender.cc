@@ -25,6 +25,8 @@ struct BufferedWriteSender::Batch {
   std::array<std::array<ScatterGather, kSegments>, kRequests> pieces;
   std::array<std::uint64_t, kRequests> words;
   std::size_t size = 0;
+  bool lent = false;     // it names memory of the program's
+  bool through = false;  // one message: what goes without a request does
   std::optional<ring::RemoteWrite> last{};  // no request yet: another may join it
 };
 
@@ -81,9 +83,16 @@ std::uint64_t BufferedWriteSender::credits() const {
 
 // ---- Sending.
 
-void BufferedWriteSender::begin_batch() {
+void BufferedWriteSender::begin_batch(bool through) {
   batch_->size = 0;
+  batch_->lent = false;
+  batch_->through = through;
   batch_->last.reset();
+}
+
+std::uint64_t BufferedWriteSender::place_of(const ring::RemoteWrite& write) const {
+  const bool is_tail = write.target == ring::RemoteWrite::Target::Tail;
+  return remote_.address + (is_tail ? zeros_ + kTailLine : write.offset);
 }
 
 void BufferedWriteSender::add_word(const ring::RemoteWrite& write) {
@@ -92,12 +101,11 @@ void BufferedWriteSender::add_word(const ring::RemoteWrite& write) {
   std::uint64_t& word = batch_->words[batch_->size];
   word = write.word;
   batch_->pieces[batch_->size][0] = {reinterpret_cast<std::uintptr_t>(&word), ring::kWordBytes, {}};
-  const bool is_tail = write.target == ring::RemoteWrite::Target::Tail;
   request = SendRequest{};
   request.opcode = SendOpcode::RdmaWrite;
   request.flags = SendFlags::Inline;
   request.local = {batch_->pieces[batch_->size].data(), 1};
-  request.remote_address = remote_.address + (is_tail ? zeros_ + kTailLine : write.offset);
+  request.remote_address = place_of(write);
   request.rkey = remote_.rkey;
   ++batch_->size;
 }
@@ -132,6 +140,7 @@ void BufferedWriteSender::put_write(const ring::RemoteWrite& write, const Outgoi
     const auto front = static_cast<std::uint32_t>(place.payload_offset - write.image_offset);
     const std::uint32_t back = write.bytes - front - message.size;
     add_piece(image_.local(write.image_offset, front));
+    batch_->lent = true;  // its key is to be looked at
     add_piece({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey});
     add_piece(image_.local(place.payload_offset + message.size, back));
   } else {
@@ -141,7 +150,7 @@ void BufferedWriteSender::put_write(const ring::RemoteWrite& write, const Outgoi
   request.opcode = SendOpcode::RdmaWrite;
   request.flags = SendFlags::None;
   request.local = {pieces.data(), count};
-  request.remote_address = remote_.address + write.offset;
+  request.remote_address = place_of(write);
   request.rkey = remote_.rkey;
   if (write.immediate) {
     request.opcode = SendOpcode::RdmaWriteWithImmediate;
@@ -158,6 +167,7 @@ SendStatus BufferedWriteSender::add(const Outgoing& message) {
     std::memcpy(writer_->payload(*place).data(), message.data, message.size);
   const ring::WriteList writes = writer_->commit(*place);
   for (const ring::RemoteWrite& write : writes.view()) {
+    if (batch_->through && write_through(write)) continue;
     if (write.source == ring::RemoteWrite::Source::Word)
       add_word(write);
     else
@@ -169,20 +179,54 @@ SendStatus BufferedWriteSender::add(const Outgoing& message) {
 // False when the device takes nothing more, for good: what was committed is lost with the connection.
 bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
   close_last();
-  if (const auto tail = writer_->publish()) add_word(*tail);
+  if (const auto tail = writer_->publish())
+    if (!batch_->through || !write_through(*tail)) add_word(*tail);
+  const bool theirs = batch_->lent && slot == kNoSlot;
+  const std::size_t written = theirs ? 0 : write_some_now();
+  const auto rest = static_cast<std::uint32_t>(batch_->size - written);
+  if (rest == 0) {
+    buffers_.give_back(slot);
+    set_freed(last);
+    return true;
+  }
   SendRequest& end = batch_->requests[batch_->size - 1];
   end.flags = end.flags | SendFlags::Signaled;
-  if (!post({batch_->requests.data(), batch_->size})) return false;
-  requests_ += static_cast<std::uint32_t>(batch_->size);
-  signals_[(first_signal_ + signal_count_++) % signals_.size()] = {
-      last, static_cast<std::uint32_t>(batch_->size), slot};
+  if (!post({&batch_->requests[written], rest})) return false;
+  requests_ += rest;
+  signals_[(first_signal_ + signal_count_++) % signals_.size()] = {last, rest, slot};
   return true;
+}
+
+// False: it needs a request, and so does what follows. The zeros are where the next frame will end: what was posted
+// does not read them.
+bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
+  if (write.immediate) return batch_->through = false;
+  std::byte* const image = image_.data() + (write.image_offset - write.zero_bytes);
+  ScatterGather piece{reinterpret_cast<std::uintptr_t>(image), write.zero_bytes + write.bytes, {}};
+  if (write.source == ring::RemoteWrite::Source::Word)
+    piece.address = reinterpret_cast<std::uintptr_t>(&write.word);
+  else
+    std::memset(image, 0, write.zero_bytes);
+  SendRequest request;
+  request.opcode = SendOpcode::RdmaWrite;
+  request.local = {&piece, 1};
+  request.remote_address = place_of(write);
+  request.rkey = remote_.rkey;
+  batch_->through = write_now(request);
+  return batch_->through;
+}
+
+// Of a batch, from its beginning, what needs no request.
+std::size_t BufferedWriteSender::write_some_now() {
+  std::size_t written = 0;
+  while (written < batch_->size && write_now(batch_->requests[written])) ++written;
+  return written;
 }
 
 SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
   SendResult result;
   while (result.taken < messages.size()) {
-    begin_batch();
+    begin_batch(messages.size() == 1 && !messages[0].lent);
     std::size_t count = 0;
     SendStatus status = SendStatus::Ok;
     while (count < kBatch && result.taken + count < messages.size()) {
@@ -203,7 +247,7 @@ SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
 }
 
 SendResult BufferedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
-  begin_batch();
+  begin_batch(false);
   const LentMemory memory = LentMemory::of(buffers_.memory(), buffers_.offset(slot), bytes);
   const SendStatus status = add(Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};

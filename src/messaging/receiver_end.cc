@@ -18,7 +18,10 @@ constexpr std::uint32_t kControlReceives = 1;  // Finish
 }  // namespace
 
 ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
-    : program_engine_(engine), engine_(engine.state()), options_(options) {
+    : program_engine_(engine),
+      engine_(engine.state()),
+      options_(options),
+      interrupts_(traits_of(options.kind).interrupts) {
   tick_.end = this;
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
 }

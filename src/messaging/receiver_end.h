@@ -144,7 +144,7 @@ class ReceiverEnd {
   // Its queue pair is out of service: nothing of it lands in this end's memory any more.
   virtual void handle_fenced(ReceiverPeer& /*peer*/) {}
   // A message may come without any completion: those who wait look at the memory.
-  virtual bool looks() const { return !traits_of(options_.kind).interrupts; }
+  virtual bool looks() const { return !interrupts_; }
 
   // ---- For the protocol.
   static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
@@ -216,6 +216,7 @@ class ReceiverEnd {
   ProgressEngine& program_engine_;
   EngineState& engine_;
   const Options options_;
+  const bool interrupts_;  // every message comes with a completion
   std::vector<std::unique_ptr<ReceiverPeer>> peers_;
   PeerId next_peer_ = 0;
   std::uint64_t taken_peers_ = 0, ended_ = 0;

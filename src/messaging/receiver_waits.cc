@@ -20,7 +20,8 @@ std::size_t ReceiverEnd::take(std::span<Message> out) {
 
 // Memory first; of what comes without a completion several times, as driving the engine takes longer than a look.
 std::size_t ReceiverEnd::receive(std::span<Message> out) {
-  for (int left = looks() ? kLooksPerRun : 1; left > 0; --left)
+  const std::size_t looks_each = kLooksPerRun / std::max<std::size_t>(peers_.size(), 1);
+  for (std::size_t left = looks() ? std::max<std::size_t>(looks_each, 1) : 1; left > 0; --left)
     if (const std::size_t count = take(out); count != 0) return count;
   engine_.run_once();
   return take(out);

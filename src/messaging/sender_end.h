@@ -109,6 +109,8 @@ class SenderEnd {
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(std::span<const SendRequest> requests);
   PostResult post_receive(const ReceiveRequest& request);
+  // See Connection::try_write_now().
+  bool write_now(const SendRequest& request) { return connection_ && connection_->try_write_now(request); }
   // Until its end, what is posted one by one leaves together.
   class [[nodiscard]] Together {
    public:
@@ -152,6 +154,8 @@ class SenderEnd {
   Offer our_offer() const;
   void post_control_receive();
   SendResult pass(std::span<const Outgoing> messages);
+  std::size_t count_allowed(Instant now, std::span<const Outgoing> messages) const;
+  void count_refusal(SendStatus status);
   void handle(const Completion& completion);
   void handle_control(const Completion& completion);
   void connection_closed();

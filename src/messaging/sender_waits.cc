@@ -37,32 +37,44 @@ SendResult SenderEnd::send(std::span<const Outgoing> messages) {
   return pass(messages);
 }
 
+// Of these, from the first on, how many the limit on their rate lets go.
+std::size_t SenderEnd::count_allowed(Instant now, std::span<const Outgoing> messages) const {
+  RateLimiter after = limiter_;
+  std::size_t count = 0;
+  for (; count < messages.size() && after.allows(now); ++count) after.take(now, messages[count].size);
+  return count;
+}
+
 SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
   SendStatus stopped = SendStatus::Ok;
   std::size_t fit = 0;
+  while (fit < messages.size() && messages[fit].size <= settled_.max_message_bytes) ++fit;
+  if (fit < messages.size()) stopped = SendStatus::TooLong;
   const Instant now = limiter_.is_on() ? engine_.now() : Instant{};
-  RateLimiter after = limiter_;
-  for (; fit < messages.size() && stopped == SendStatus::Ok; ++fit) {
-    if (messages[fit].size > settled_.max_message_bytes) stopped = SendStatus::TooLong;
-    if (limiter_.is_on() && !after.allows(now)) stopped = SendStatus::RateLimited;
-    if (stopped != SendStatus::Ok) break;
-    if (limiter_.is_on()) after.take(now, messages[fit].size);
-  }
+  if (limiter_.is_on())
+    if (const std::size_t allowed = count_allowed(now, messages.first(fit)); allowed < fit) {
+      fit = allowed;
+      stopped = SendStatus::RateLimited;
+    }
   SendResult result{SendStatus::Ok, 0, 0};
   if (fit != 0) result = put(messages.first(fit));
-  for (std::size_t i = 0; i < result.taken; ++i) {
-    counters_.bytes += messages[i].size;
-    if (messages[i].lent) ++counters_.lent;
-    if (limiter_.is_on()) limiter_.take(now, messages[i].size);
+  for (const Outgoing& message : messages.first(result.taken)) {
+    counters_.bytes += message.size;
+    counters_.lent += message.lent ? 1 : 0;
+    if (limiter_.is_on()) limiter_.take(now, message.size);
   }
   counters_.messages += result.taken;
   if (result.taken != 0) result.last = counters_.messages;
   if (result.status == SendStatus::Ok) result.status = stopped;
-  counters_.no_credit += result.status == SendStatus::NoCredit;
-  counters_.no_buffer += result.status == SendStatus::NoBuffer;
-  counters_.rate_limited += result.status == SendStatus::RateLimited;
-  counters_.too_long += result.status == SendStatus::TooLong;
+  if (result.status != SendStatus::Ok) count_refusal(result.status);
   return result;
+}
+
+void SenderEnd::count_refusal(SendStatus status) {
+  counters_.no_credit += status == SendStatus::NoCredit;
+  counters_.no_buffer += status == SendStatus::NoBuffer;
+  counters_.rate_limited += status == SendStatus::RateLimited;
+  counters_.too_long += status == SendStatus::TooLong;
 }
 
 std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {

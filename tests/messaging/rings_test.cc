@@ -188,5 +188,44 @@ TEST(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
   }
 }
 
+std::uint64_t direct_requests(const Device& device) {
+  for (const NamedCounter& counter : device.counters())
+    if (counter.name == "direct_requests") return counter.value;
+  return 0;
+}
+
+TEST(BufferedWriteRing, within_a_host_a_short_message_needs_no_request_once_the_ring_is_reached) {
+  for (const auto commit : {messaging::Commit::Offset, messaging::Commit::Reversed}) {
+    Ends ends({{Protocol::BufferedWrite, commit}, PathChoice::Local},
+              {.max_message_bytes = 6000, .depth = 64, .ring_bytes = 1 << 16, .max_senders = 1});
+    Sender sender = ends.connect();
+    std::uint32_t sent = 0, got = 0;
+    const auto pass = [&](std::size_t bytes) {
+      must(sender.send(text_of_message(0, sent++, bytes), kPatience));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), got++, bytes)) << got;
+    };
+    for (int tries = 0; tries < 1000 && direct_requests(ends.client) == 0; ++tries) {
+      pass(8);
+      ends.engine.run_until([] { return false; }, Duration::milliseconds(1));
+    }
+    const std::uint64_t before = direct_requests(ends.client), posts = sender.counters().posts;
+    for (std::uint32_t i = 0; i < 3000; ++i) pass(i % 200);  // the ring's end comes several times
+    EXPECT_GT(direct_requests(ends.client), before + 2900);
+    EXPECT_LT(sender.counters().posts, posts + 1500) << "those that met a device at work, and what followed them";
+    ASSERT_TRUE(ends.engine.run_until([&] { return sender.credits() >= 6; }, kPatience));
+    // Of a batch the first go so; one is too long for that, and what follows it is posted, too.
+    std::vector<std::vector<std::byte>> texts;
+    for (const std::size_t bytes : {8u, 6000u, 8u, 5000u})
+      texts.push_back(text_of_message(0, sent + static_cast<std::uint32_t>(texts.size()), bytes));
+    const std::vector<std::span<const std::byte>> batch(texts.begin(), texts.end());
+    EXPECT_EQ(sender.try_send_batch(batch).taken, batch.size());
+    for (const auto& text : texts) {
+      const Message message = must(ends.receiver->receive(kPatience));
+      EXPECT_TRUE(std::equal(text.begin(), text.end(), message.bytes().begin(), message.bytes().end()));
+    }
+    must(sender.wait_freed(sent + batch.size(), kPatience));
+  }
+}
+
 }  // namespace
 }  // namespace verbena

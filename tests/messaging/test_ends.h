@@ -114,26 +114,43 @@ class Ends {
   std::vector<std::string> refused;
 };
 
+// No message moves: some ends go on asking for room, and the devices may have to agree on a path first.
+class Quiet {
+ public:
+  explicit Quiet(Ends& ends) : ends_(ends) { end(); }
+  void end() {
+    turns_ = 0;
+    since_ = ends_.client.now();
+  }
+  // One turn more.
+  bool is_long() { return ++turns_ > 3000 && ends_.client.now() - since_ > Duration::milliseconds(20); }
+
+ private:
+  Ends& ends_;
+  int turns_ = 0;
+  Instant since_{};
+};
+
 // Sends until neither end has room any more, and what came is held. How many went.
 inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::vector<Message>& held, std::size_t bytes) {
-  constexpr int kQuiet = 3000;  // turns in which no message moves; some ends go on asking for room
   std::uint32_t sent = 0;
-  for (int quiet = 0; quiet < kQuiet; ++quiet) {
-    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
+  Quiet quiet(ends);
+  while (!quiet.is_long()) {
+    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet.end();
     ends.engine.run_once();
     if (auto message = ends.receiver->try_receive()) {
       held.push_back(std::move(*message));
-      quiet = 0;
+      quiet.end();
     }
   }
   return sent;
 }
 // The same, and nobody takes what came.
 inline std::uint32_t fill_up(Ends& ends, Sender& sender, std::size_t bytes) {
-  constexpr int kQuiet = 3000;
   std::uint32_t sent = 0;
-  for (int quiet = 0; quiet < kQuiet; ++quiet) {
-    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet = 0;
+  Quiet quiet(ends);
+  while (!quiet.is_long()) {
+    for (; sender.try_send(text_of_message(0, sent, bytes)); ++sent) quiet.end();
     ends.engine.run_once();
   }
   return sent;

@@ -2,6 +2,8 @@
 // Waiting for room, for messages and for memory: by tasks and callbacks, with deadlines, cancelled. And the
 // ways a message can be handed over.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "test_ends.h"
 
@@ -40,6 +42,42 @@ TEST_P(Waits, tasks_send_and_receive_in_line) {
     }
   };
   ends.engine.run(when_all(send_all(), receive_all()));
+  EXPECT_EQ(wrong, 0u);
+}
+
+// While there are messages a receiver does not run its engine, however much it gives back meanwhile.
+TEST_P(Waits, a_receiver_that_always_finds_a_message_gives_everything_back) {
+  constexpr std::uint32_t kMessages = 3'000;
+  const OpenOptions driven_here{.path = GetParam().path, .service_thread = false};
+  Device client = must(Device::open(driven_here)), server = must(Device::open(driven_here));
+  ProgressEngine sending = must(ProgressEngine::create(client)), receiving = must(ProgressEngine::create(server));
+  Options options{.kind = GetParam().kind, .max_message_bytes = 64, .depth = 16, .ring_bytes = 4096, .max_senders = 1};
+  options.connection.reliability.timeout = 20;
+  Listener listener = must(Listener::create(receiving, {.device = &server}));
+  Receiver receiver = must(Receiver::create(receiving, options));
+  listener.on_request([&] { must(receiver.accept(must(listener.wait_request(kPatience)))); });
+  std::atomic<std::uint32_t> sent{0};
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    Sender sender = must(Sender::connect(sending, listener.address().to_string(), options));
+    while (!over) {
+      if (sent < kMessages && sender.try_send(text_of_message(0, sent, 64)))
+        ++sent;
+      else
+        sending.run_once();
+    }
+  });
+  std::uint32_t got = 0, wrong = 0;
+  const Instant begin = server.now();
+  for (Instant last = begin; got < kMessages && server.now() - begin < kPatience;) {
+    const bool leaves_some = sent > got + 1;
+    if (!leaves_some && server.now() - last < Duration::milliseconds(2)) continue;
+    last = server.now();
+    if (auto message = receiver.try_receive()) wrong += !is_message(*message, got++, 64);
+  }
+  over = true;
+  other.join();
+  EXPECT_EQ(got, kMessages);
   EXPECT_EQ(wrong, 0u);
 }
 

@@ -2,6 +2,7 @@
 #include "messaging/ring/writer.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -76,19 +77,20 @@ WriteList Writer::commit(const Reservation& reservation) {
       break;
   }
   WriteList list;
-  const RemoteWrite skipping{.source = RemoteWrite::Source::Word,
-                             .offset = geometry_.word_offset(position_),
-                             .bytes = kWordBytes,
-                             .word = skip_word()};
-  // The reader goes on behind the end once it sees the skip: with nothing published later, the frame is there
-  // by then.
-  const bool skips = skip != 0 && geometry_.commit != Commit::Immediate;
-  if (skips && geometry_.commit == Commit::Offset) list.add(skipping);
   list.add(write);
-  if (skips && geometry_.commit == Commit::Reversed) list.add(skipping);
+  if (skip != 0 && geometry_.commit != Commit::Immediate) add_skip(list);
   position_ = reservation.position + frame;
   count_message();
   return list;
+}
+
+// The reader goes on behind the end once it sees the skip: with nothing published later, the frame is there by then.
+void Writer::add_skip(WriteList& list) const {
+  list.add({.source = RemoteWrite::Source::Word,
+            .offset = geometry_.word_offset(position_),
+            .bytes = kWordBytes,
+            .word = skip_word()});
+  if (geometry_.commit == Commit::Offset) std::swap(list.writes[0], list.writes[1]);
 }
 
 std::optional<RemoteWrite> Writer::publish() {

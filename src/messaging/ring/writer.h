@@ -83,6 +83,7 @@ class Writer {
   void put(std::uint64_t offset, std::uint64_t word);
   bool too_many() const { return !ends_.empty() && messages_ == ends_.size(); }
   void count_message();
+  void add_skip(WriteList& list) const;
 
   Geometry geometry_;
   std::span<std::byte> image_;
