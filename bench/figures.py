@@ -85,12 +85,12 @@ def rate(run, bytes_each):
     return lambda lab: run(lab) * 1e3 / bytes_each
 
 
-def form(name):
-    """Processor time per operation. One run of the program gives all three forms of a round."""
+def together(program, name, *words):
+    """One of several figures that one run of the program gives for a round."""
     def run(lab):
-        held = vars(lab).setdefault("forms", {})
+        held = vars(lab).setdefault((program, *words), {})
         if name not in held:
-            held.update(metrics(lab.run([lab.program("bench_forms")])))
+            held.update(metrics(lab.run([lab.program(program), *words])))
         return held.pop(name)
     return run
 
@@ -253,10 +253,14 @@ FIGURES = {
     "connections": capacity("connections"),
     "local-connections": capacity("connections", "local"),
     "idle-cpu": capacity("idle_cpu"),
+    "shards-one": together("bench_shards", "one"),
+    "shards-two": together("bench_shards", "two"),
+    "shards-udp-one": together("bench_shards", "one", "roce"),
+    "shards-udp-two": together("bench_shards", "two", "roce"),
     "bare-packet-rate": rate(ceiling(24, ("raw",)), 24),  # SEND of 8 bytes: 12 header, 8 payload, 4 CRC
-    "form-polled": form("polled"),
-    "form-callback": form("callback"),
-    "form-awaited": form("awaited"),
+    "form-polled": together("bench_forms", "polled"),
+    "form-callback": together("bench_forms", "callback"),
+    "form-awaited": together("bench_forms", "awaited"),
     "bare-udp-pingpong": ping_pong("udp"),
     "busy-tcp-pingpong": ping_pong("tcp"),
     "framed-ceiling-1KiB": ceiling(1024),
@@ -295,6 +299,11 @@ def _local_rows():
                   f"epoll-{number}cpu", "<= 1.2")
 
 
+def _shard_rows():
+    yield Row("local.send.8B.two-threads.rate", "M/s", "shards-two", "shards-one", ">= 1.6")
+    yield Row("udp.send.8B.two-threads.rate", "M/s", "shards-udp-two", "shards-udp-one", ">= 1.6")
+
+
 def _message_rows():
     yield Row("message.local.8B.latency", "us", "message-8B", "line", "<= against + 0.15")
     for peer in ("ucx-posix-tag", "ucx-posix-am", "zeromq-8B"):
@@ -315,6 +324,7 @@ def _message_rows():
 
 def _rows():
     yield from _local_rows()
+    yield from _shard_rows()
     yield from _message_rows()
     for op, ucx_peer in (("send", "ucx-tcp-tag"), ("write", "ucx-tcp-put")):
         yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")

@@ -10,6 +10,7 @@
 #include "tools/bench_common.h"
 #include "tools/bench_flags.h"
 #include "tools/bench_report.h"
+#include "tools/json_output.h"
 #include "tools/message_command.h"
 #include "tools/progress.h"
 #include "tools/report.h"
@@ -136,9 +137,8 @@ Result<void> write_files(const Bench& bench, const Result<void>& outcome) {
     nlohmann::json all = bench_json(flags.settings, bench.surroundings, bench.rows);
     all["ok"] = outcome.has_value();
     if (!outcome)
-      all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
-                      {"message", printable(outcome.error().to_string())}};
-    const std::string text = all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      all["error"] = error_json(outcome.error());
+    const std::string text = json_text(all);
     if (auto written = write_file(flags.json, text); !written) return written;
   }
   if (flags.report.empty() || !outcome) return {};

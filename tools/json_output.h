@@ -4,14 +4,23 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 
+#include "tools/safe_path.h"
 #include "tools/say.h"
+#include "verbena/base/error.h"
 
 namespace verbena::tools {
 
 // Texts in it went through printable(); bytes that are no UTF-8 all the same are replaced.
-inline void say_json(const nlohmann::json& value) {
-  say(stdout, "{}\n", value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+inline std::string json_text(const nlohmann::json& value) {
+  return value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+inline void say_json(const nlohmann::json& value) { say(stdout, "{}", json_text(value)); }
+
+// What stands behind "error".
+inline nlohmann::json error_json(const Error& error) {
+  return {{"code", std::string(to_string(error.code()))}, {"message", printable(error.to_string())}};
 }
 
 }  // namespace verbena::tools

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "tools/bench_common.h"
+#include "tools/json_output.h"
 #include "tools/message_flags.h"
 #include "tools/message_server.h"
 #include "tools/message_session.h"
@@ -67,12 +68,10 @@ Result<void> write_results(const MessageFlags& flags, const std::string& local, 
   if (flags.json.empty()) return {};
   nlohmann::json all{{"command", std::string(kCommand)}, {"local", local}, {"remote", remote}};
   all["ok"] = outcome.has_value();
-  if (!outcome)
-    all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
-                    {"message", printable(outcome.error().to_string())}};
+  if (!outcome) all["error"] = error_json(outcome.error());
   all["results"] = nlohmann::json::array();
   for (const MessageRow& row : rows) all["results"].push_back(to_json(row));
-  return write_file(flags.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_file(flags.json, json_text(all));
 }
 
 // Errors before the two ends have met are those of a device, or of the other end.

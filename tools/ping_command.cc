@@ -103,9 +103,7 @@ void print_json(const PingOptions& options, const std::string& peer, std::uint32
                       {"p99", microseconds(run.times.percentile(0.99))},
                       {"p99.9", microseconds(run.times.percentile(0.999))},
                       {"max", microseconds(run.times.max())}};
-  if (run.error)
-    all["error"] = {{"code", std::string(to_string(run.error->code()))},
-                    {"message", printable(run.error->to_string())}};
+  if (run.error) all["error"] = error_json(*run.error);
   say_json(all);
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/bench_common.h"
+#include "tools/json_output.h"
 #include "tools/message_choice.h"
 #include "tools/message_client.h"
 #include "tools/message_command.h"
@@ -50,9 +51,7 @@ nlohmann::json to_json(const LinearCost& cost) { return {{"us", cost.fixed}, {"n
 nlohmann::json json_of(const MessageReport& report, const Result<void>& outcome) {
   nlohmann::json all{{"command", std::string(kCommand)}, {"local", report.local}, {"remote", report.remote},
                      {"ok", outcome.has_value()}};
-  if (!outcome)
-    all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
-                    {"message", printable(outcome.error().to_string())}};
+  if (!outcome) all["error"] = error_json(outcome.error());
   for (const char* name : {"results", "failures", "models", "choices"}) all[name] = nlohmann::json::array();
   for (const MessageRow& row : report.rows) all["results"].push_back(to_json(row));
   for (const auto& [test, why] : report.failures) all["failures"].push_back({{"test", to_json(test)}, {"why", why}});
@@ -90,8 +89,8 @@ void print_choices(const MessageReport& report, const std::vector<PathChoice>& p
 
 Result<void> write_results(const ProtocolsFlags& flags, const MessageReport& report, const Result<void>& outcome) {
   if (!flags.client.json.empty()) {
-    const std::string text = json_of(report, outcome).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (auto written = write_file(flags.client.json, text + "\n"); !written) return written;
+    const std::string text = json_text(json_of(report, outcome));
+    if (auto written = write_file(flags.client.json, text); !written) return written;
   }
   if (report.rows.empty()) return {};
   auto written = write_file(flags.report, message_page(report));

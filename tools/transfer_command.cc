@@ -114,8 +114,7 @@ void print_json(const TransferOptions& options, const Outcome& outcome, const De
                       outcome.seconds > 0 ? static_cast<double>(totals.bytes) / outcome.seconds : 0},
                      {"sha256", error == nullptr && totals.files != 0 ? "verified" : "none"},
                      {"failures", failures}};
-  if (error != nullptr)
-    all["error"] = {{"code", std::string(to_string(error->code()))}, {"message", printable(error->to_string())}};
+  if (error != nullptr) all["error"] = error_json(*error);
   if (device != nullptr)
     for (const std::string_view name : kCounters) all["counters"][std::string(name)] = counter(*device, name);
   say_json(all);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tools/bench_common.h"
+#include "tools/json_output.h"
 #include "tools/message_choice.h"
 #include "tools/message_client.h"
 #include "tools/message_tuning.h"
@@ -103,8 +104,7 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
                      {"senders", flags.settings.senders},
                      {"sleeping", flags.settings.sleeping}};
   if (!outcome) {
-    all["error"] = {{"code", std::string(to_string(outcome.error().code()))},
-                    {"message", printable(outcome.error().to_string())}};
+    all["error"] = error_json(outcome.error());
   } else {
     all["best"] = to_json(outcome->best);
     all["usual"] = to_json(outcome->usual);
@@ -114,7 +114,7 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
       all["steps"].push_back(step.row ? to_json(*step.row)
                                       : nlohmann::json{{"test", to_json(step.test)}, {"why", step.why}});
   }
-  return write_file(flags.client.json, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_file(flags.client.json, json_text(all));
 }
 
 int run_tune(TuneFlags& flags) {

@@ -152,10 +152,12 @@ def what_makes_no_sense_is_refused(setting):
 def an_interrupt_ends_both_and_keeps_what_there_is(setting):
     file = setting.path("interrupted.json")
     page = setting.path("interrupted.html")
-    for words in (("bench", "protocols", "--report", page), ("tune", "--goal", "bandwidth")):
+    # Each measures for seconds.
+    for words in (("bench", "protocols", "-n", "200000", "--report", page),
+                  ("tune", "--goal", "bandwidth", "--size", "1048576")):
         client = setting.start(*words, "-F", "--json", file, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            client.wait(2)
+            client.wait(0.7)
         except subprocess.TimeoutExpired:
             client.send_signal(signal.SIGINT)
         _, errors = client.communicate(timeout=PATIENCE)
