@@ -86,6 +86,14 @@ def end(process):
     process.wait(PATIENCE)
 
 
+def fault_of(process):
+    """What the kernel told of a process that a fault ended, where it may be asked: which instruction it was."""
+    if process.returncode not in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
+        return ""
+    told = subprocess.run(["dmesg"], capture_output=True, text=True, errors="replace", check=False).stdout
+    return "".join(f"{line}\n" for line in told.splitlines() if f"[{process.pid}]" in line)
+
+
 def first_line(process):
     """The first line of standard output, which must come."""
     line = b""
@@ -117,7 +125,7 @@ class Server:
     def errors(self):
         self.log.flush()
         with open(self.log.name, encoding="utf-8", errors="replace") as log:
-            return log.read()
+            return log.read() + fault_of(self.process)
 
     def alive(self):
         return self.process.poll() is None
