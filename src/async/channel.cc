@@ -50,15 +50,20 @@ Result<void> Channel::open() {
 }
 
 // The shared completion queue outlives the channel: nothing of it may stay there.
+void Channel::finish() {
+  if (ops_ == nullptr) return;
+  on_completion_ = nullptr;
+  end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
+  wants_owner_ = false;
+  if (overran()) engine_.tend_soon(key_);
+  engine_.drain_until([this] { return has_nothing_out(); });
+  fall_silent();
+  engine_.drain_until([this] { return untold() == 0; });
+}
+
 Channel::~Channel() {
+  finish();
   if (ops_ != nullptr) {
-    on_completion_ = nullptr;
-    end(End::Closed, Error(ErrorCode::Flushed, "the connection was destroyed here"));
-    wants_owner_ = false;
-    if (overran()) engine_.tend_soon(key_);
-    engine_.drain_until([this] { return has_nothing_out(); });
-    fall_silent();
-    engine_.drain_until([this] { return untold() == 0; });
     device_.queue_pairs.erase(qpn_.value());
     if (options_.pool != nullptr) options_.pool->leave(*this);
     static_cast<void>(device_.context().destroy_qp(qpn_));

@@ -42,8 +42,11 @@ class Channel final : public OperationQueue, private EventHandler {
   // The queue pair is in INIT: receives may be started.
   static Result<std::unique_ptr<Channel>> create(EngineState& engine, AttachedDevice& device,
                                                  const ChannelOptions& options, Owner& owner);
-  // Ends what is in flight and waits for it.
+  // finish(), if it was not called.
   ~Channel() override;
+  // Ends what is in flight and waits for it. Callbacks run meanwhile, and may use what the channel belongs to. Nothing
+  // is told after.
+  void finish();
 
   AttachedDevice& device() { return device_; }
   Qpn qpn() const { return qpn_; }

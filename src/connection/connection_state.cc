@@ -57,6 +57,7 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
 ConnectionState::~ConnectionState() {
   told_owner_ = true;
   if (id_) device_.connections.erase(static_cast<std::uint64_t>(*id_));
+  if (channel_) channel_->finish();
   channel_.reset();
   drop_id();
 }

@@ -301,6 +301,27 @@ TEST_F(Memory, a_callback_may_destroy_the_connection_it_belongs_to) {
   EXPECT_TRUE(pair.engine.run_until([&] { return done; }, Duration::seconds(10)));
 }
 
+// What had completed by then is told of that, and may go on as if nothing was.
+TEST_F(Memory, a_callback_may_use_the_connection_that_is_being_destroyed) {
+  std::optional<Connection> connection{std::move(near)};
+  Connection& doomed = *connection;
+  Operation first, second;
+  std::vector<bool> told;
+  first.on_done([&](Operation&) { connection.reset(); });
+  second.on_done([&](Operation& receive) {
+    told.push_back(receive.result().has_value());
+    if (receive.result()) doomed.receive(receive, here.local());
+  });
+  connection->receive(first, here.local());
+  connection->receive(second, here.local());
+  Operation one = pair.far_end().send_inline(bytes_of("one"));
+  Operation two = pair.far_end().send_inline(bytes_of("two"));
+  EXPECT_TRUE(pair.engine.run_until([&] { return told.size() == 2; }, Duration::seconds(10)));
+  EXPECT_FALSE(connection.has_value());
+  EXPECT_EQ(told, (std::vector<bool>{true, false}));
+  expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
+}
+
 TEST_F(Memory, a_connection_that_the_peer_closes_says_so) {
   bool told = false;
   near.on_closed([&] { told = true; });

@@ -123,6 +123,8 @@ class Connection {
 
   Connection(Connection&& other) noexcept;
   Connection& operator=(Connection&& other) noexcept;
+  // What is in flight ends Flushed, and is told, before this returns: callbacks run meanwhile, and may use the
+  // connection.
   ~Connection();
 
   // ---- Messages. The receiver must have a receive in flight for each; its bytes end up there.
