@@ -87,6 +87,13 @@ void forget(int fd) {
   state().descriptors.erase(fd);
 }
 
+// A fork waits for the mutex, too.
+void close(int fd) {
+  const std::lock_guard guard(state().mutex);
+  state().descriptors.erase(fd);
+  ::close(fd);
+}
+
 std::unique_lock<std::mutex> no_fork() { return std::unique_lock(state().forks); }
 
 }  // namespace verbena::holdings

@@ -15,9 +15,10 @@ std::uint64_t enter(const std::string& place);
 bool has(const std::string& place);
 void leave(std::uint64_t stay);
 
-// Before the descriptor is used, and before it is closed.
+// Before the descriptor is used, and before it is closed; or closed with that, and no child has it between.
 void keep_from_children(int fd);
 void forget(int fd);
+void close(int fd);
 // No child is forked while it lives: a descriptor that is made meanwhile is in none.
 std::unique_lock<std::mutex> no_fork();
 

@@ -363,6 +363,7 @@ void HostDevice::wait_event(Instant until) {
     if (now() >= until) break;
     look = sleep_on_port(until, waiter_, event_fd_);
   }
+  drive_while_rung();  // what rang in the look before a sleep that was none
   {
     const std::lock_guard guard(event_mutex_);
     woken_.store(false);

@@ -20,7 +20,7 @@ class OwnDescriptor {
   OwnDescriptor(OwnDescriptor&&) noexcept = default;
   OwnDescriptor& operator=(OwnDescriptor&&) noexcept = default;
   ~OwnDescriptor() {
-    if (fd_) holdings::forget(fd_.get());
+    if (fd_) holdings::close(fd_.release());
   }
 
   int get() const { return fd_.get(); }

@@ -19,7 +19,9 @@ void Companions::watch(pid_t process) {
   if (::epoll_ctl(events_, EPOLL_CTL_ADD, end.get(), &event) == 0) watched_.emplace(process, std::move(end));
 }
 
+// A child forked here keeps the descriptor, and with it its place in the epoll descriptor.
 bool Companions::take_end(int descriptor) {
+  ::epoll_ctl(events_, EPOLL_CTL_DEL, descriptor, nullptr);
   return std::erase_if(watched_, [descriptor](const auto& one) { return one.second.get() == descriptor; }) != 0;
 }
 

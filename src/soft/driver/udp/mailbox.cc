@@ -84,7 +84,8 @@ bool Mailbox::send(std::uint64_t incarnation, const wire::Path& path, std::span<
 bool Mailbox::take(std::optional<Stray>& out) {
   out.reset();
   iovec piece{letter_.data(), letter_.size()};
-  alignas(cmsghdr) std::array<std::byte, 256> control{};
+  // Room for who sent it, which comes first, and for no descriptor: what is attached would be ours to close.
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(ucred))> control{};
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;

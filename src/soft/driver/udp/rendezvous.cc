@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/holdings.h"
 #include "base/this_user.h"
 #include "soft/driver/udp/socket_address.h"
 
@@ -140,6 +141,7 @@ Result<std::optional<Descriptor>> found(const std::string& name) {
 }
 
 bool exists(const std::string& name) {
+  const auto no_fork = holdings::no_fork();  // a child would have the name
   const Descriptor socket = make_socket();
   const Name at(name);
   return socket && ::bind(socket.get(), at.any(), at.size) != 0 && errno == EADDRINUSE;

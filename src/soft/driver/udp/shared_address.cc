@@ -215,10 +215,11 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::meet(const LocalAddress& l
     if (*found) {
       auto socket = bind_alone(local);
       if (socket) return create(local, std::move(holding), std::move(**found), std::move(*socket));
+      found->reset();  // no child may have it
       no_fork.unlock();
       if (socket.error().code() != ErrorCode::AddressInUse) return std::move(socket).error();
+      // Perhaps a process that is ending lost the name before the port.
       if (alone || i >= kTriesForPort) return not_shared(local.gid);
-      found->reset();  // perhaps a process that is ending lost the name before the port
       std::this_thread::sleep_for(kPause);
       continue;
     }
