@@ -28,8 +28,16 @@ std::string_view to_string(ConnectionPhase phase) {
 
 Connection::Connection(std::unique_ptr<ConnectionState> state) : state_(std::move(state)) {}
 Connection::Connection(Connection&& other) noexcept = default;
-Connection& Connection::operator=(Connection&& other) noexcept = default;
-Connection::~Connection() = default;
+Connection& Connection::operator=(Connection&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_ != nullptr) state_->finish();
+  state_ = std::move(other.state_);
+  return *this;
+}
+// Callbacks that run meanwhile find it whole.
+Connection::~Connection() {
+  if (state_ != nullptr) state_->finish();
+}
 
 Result<Connection> Connection::prepare(ProgressEngine& engine, const ConnectionOptions& options) {
   auto state = ConnectionState::prepare(engine.state(), options);

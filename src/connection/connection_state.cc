@@ -53,11 +53,15 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   return state;
 }
 
-// Operations end first, while the peer's name is known; then the peer is told.
-ConnectionState::~ConnectionState() {
+void ConnectionState::finish() {
   told_owner_ = true;
   if (id_) device_.connections.erase(static_cast<std::uint64_t>(*id_));
-  if (channel_) channel_->finish();
+  if (channel_ != nullptr) channel_->finish();
+}
+
+// Operations end first, while the peer's name is known; then the peer is told.
+ConnectionState::~ConnectionState() {
+  finish();
   channel_.reset();
   drop_id();
 }

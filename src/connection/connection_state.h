@@ -20,6 +20,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   static Result<std::unique_ptr<ConnectionState>> prepare(EngineState& engine,
                                                           const ConnectionOptions& options);
   ~ConnectionState() override;
+  // Before it is destroyed: ends what is in flight, and tells it, while the owner still points here. May be repeated.
+  void finish();
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
 

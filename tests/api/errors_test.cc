@@ -322,6 +322,26 @@ TEST_F(Memory, a_callback_may_use_the_connection_that_is_being_destroyed) {
   expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
 }
 
+TEST_F(Memory, a_callback_uses_the_old_connection_while_another_takes_its_place) {
+  Connection first = std::move(near);
+  Connection second = must(Connection::connect(pair.engine, pair.listener->address().to_string()));
+  Operation closing, going;
+  std::vector<bool> told;
+  closing.on_done([&](Operation&) { first = std::move(second); });
+  going.on_done([&](Operation& receive) {
+    told.push_back(receive.result().has_value());
+    if (receive.result()) first.receive(receive, here.local());
+  });
+  first.receive(closing, here.local());
+  first.receive(going, here.local());
+  Operation one = pair.accepted.front().send_inline(bytes_of("one"));
+  Operation two = pair.accepted.front().send_inline(bytes_of("two"));
+  EXPECT_TRUE(pair.engine.run_until([&] { return told.size() == 2; }, Duration::seconds(10)));
+  EXPECT_EQ(told, (std::vector<bool>{true, false}));
+  expect_error(going.result(), ErrorCode::Flushed, "destroyed here");
+  EXPECT_FALSE(first.closed());
+}
+
 TEST_F(Memory, a_connection_that_the_peer_closes_says_so) {
   bool told = false;
   near.on_closed([&] { told = true; });

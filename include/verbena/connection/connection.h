@@ -122,9 +122,9 @@ class Connection {
   Task<Result<void>> async_close(Duration timeout = Duration::seconds(2));
 
   Connection(Connection&& other) noexcept;
+  // Assigning and destroying: what is in flight ends Flushed, and is told, before anything else happens. Callbacks run
+  // meanwhile, and may use the connection as it was.
   Connection& operator=(Connection&& other) noexcept;
-  // What is in flight ends Flushed, and is told, before this returns: callbacks run meanwhile, and may use the
-  // connection.
   ~Connection();
 
   // ---- Messages. The receiver must have a receive in flight for each; its bytes end up there.
