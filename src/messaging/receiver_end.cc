@@ -33,7 +33,7 @@ ReceiverEnd::~ReceiverEnd() {
 
 void ReceiverEnd::drop_peers() {
   cancel_waiting();
-  while (!peers_.empty()) remove(*peers_.back());
+  while (!peers_.empty()) remove(peers_.back()->id());
 }
 
 Device& ReceiverEnd::device() const {
@@ -77,12 +77,24 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   return &peer;
 }
 
-void ReceiverEnd::remove(ReceiverPeer& peer) {
-  const auto found =
-      std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == &peer; });
+// Its connection goes before the protocol's memory. That runs the engine, and it has its seat until then: others come,
+// and it may be removed inside.
+void ReceiverEnd::remove(PeerId id) {
+  Calling calling(destroyed_, tick_);
+  const auto is_it = [id](const auto& peer) { return peer->id() == id; };
+  auto found = std::find_if(peers_.begin(), peers_.end(), is_it);
+  if (found == peers_.end()) return;
+  drop_connection(**found);
+  if (calling.destroyed_it()) return;
+  found = std::find_if(peers_.begin(), peers_.end(), is_it);
+  if (found == peers_.end()) return;
   const std::unique_ptr<ReceiverPeer> held = std::move(*found);
   peers_.erase(found);
-  held->connection_.reset();  // before the protocol's memory
+}
+
+// Runs the engine. The peer may be gone after.
+void ReceiverEnd::drop_connection(ReceiverPeer& peer) {
+  const auto last = std::exchange(peer.connection_, std::nullopt);
 }
 
 Offer ReceiverEnd::our_offer(ReceiverPeer* peer, const Offer* theirs) {
@@ -126,13 +138,12 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   const Offer ours = our_offer(&peer, &*theirs);
   auto accepted = request.accept(std::move(*peer.connection_), ours.to_bytes());
   if (!accepted) {
-    peer.connection_.reset();
-    remove(peer);
+    remove(peer.id());
     return accepted.error();
   }
   *peer.connection_ = std::move(*accepted);
   if (auto ok = begin(peer, ours, *theirs); !ok) {
-    remove(peer);
+    remove(peer.id());
     ++counters_.peers_refused;
     return Error(ok.error().code(), what + ok.error().context());
   }
@@ -152,7 +163,7 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::string address) {
     if (!ok) ok = Error(ok.error().code(), "connect a receiver to " + address + ": " + ok.error().context());
   }
   if (ok) co_return peer.id();
-  remove(peer);
+  remove(peer.id());
   co_return ok.error();
 }
 
@@ -253,33 +264,39 @@ Result<void> ReceiverEnd::end_of(const ReceiverPeer& peer) const {
 }
 
 // Those whose connection is gone and from whom nothing can be received any more are told, and go when what
-// was handed out is back.
-bool ReceiverEnd::reap() {
-  const bool* const destroyed = destroyed_;
+// was handed out is back. After anything that may run the engine, and this inside it, all peers are looked at anew.
+void ReceiverEnd::reap(const Calling& calling) {
   has_cut_off_ = false;
-  for (std::size_t i = 0; i < peers_.size();) {
+  for (std::size_t i = 0; !calling.destroyed_it() && i < peers_.size();) {
     ReceiverPeer& peer = *peers_[i];
     ++i;
     answer_finish(peer);
     if (!peer.cut_off_ || !peer.started_) continue;
-    if (peer.doomed_) peer.connection_.reset();
+    if (peer.doomed_ && peer.connection_) {
+      drop_connection(peer);
+      i = 0;
+      continue;
+    }
     if (!std::exchange(peer.fenced_, true)) handle_fenced(peer);
     has_cut_off_ = has_cut_off_ || !peer.told_;
     if (!is_empty(peer)) continue;
-    if (!peer.told_) {
-      peer.told_ = true;
-      const Result<void> how = end_of(peer);
-      last_error_ = how ? Error(ErrorCode::Disconnected, "all senders have closed") : how.error();
-      counters_.peers_lost += !how;
-      ++ended_;
-      if (on_peer_end_) on_peer_end_(peer.id(), how);
-      if (*destroyed) return false;
-    }
-    if (peer.outstanding_ != 0) continue;
-    remove(peer);
+    if (!peer.told_)
+      tell_end(peer);
+    else if (peer.outstanding_ == 0)
+      remove(peer.id());
+    else
+      continue;
     i = 0;
   }
-  return true;
+}
+
+void ReceiverEnd::tell_end(ReceiverPeer& peer) {
+  peer.told_ = true;
+  const Result<void> how = end_of(peer);
+  last_error_ = how ? Error(ErrorCode::Disconnected, "all senders have closed") : how.error();
+  counters_.peers_lost += !how;
+  ++ended_;
+  if (const auto f = on_peer_end_) f(peer.id(), how);
 }
 
 }  // namespace verbena::messaging

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "messaging/calling.h"
 #include "messaging/control.h"
 #include "messaging/offer.h"
 #include "verbena/messaging/receiver.h"
@@ -200,17 +201,20 @@ class ReceiverEnd {
   Result<ReceiverPeer*> add_peer();
   Offer our_offer(ReceiverPeer* peer, const Offer* theirs);
   Result<void> begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs);
-  void remove(ReceiverPeer& peer);
+  void remove(PeerId id);
+  static void drop_connection(ReceiverPeer& peer);
   void handle(ReceiverPeer& peer, const Completion& completion);
   void post_control_receive(ReceiverPeer& peer, std::uint64_t id);
   bool post_control(ReceiverPeer& peer, Control control);
   void connection_closed(ReceiverPeer& peer);
   void cut_off(ReceiverPeer& peer, Error error);
   Result<void> end_of(const ReceiverPeer& peer) const;
+  void tell_end(ReceiverPeer& peer);
   void serve();
   void serve_waiting();
-  bool hand_to_callback();
-  bool reap();
+  // These call users.
+  void hand_to_callback(const Calling& calling);
+  void reap(const Calling& calling);
   void look_again();
 
   ProgressEngine& program_engine_;

@@ -63,11 +63,11 @@ void ReceiverEnd::on_message(std::function<void(Message)> f) {
 // ---- From the engine.
 
 void ReceiverEnd::serve() {
-  bool destroyed = false;
-  destroyed_ = &destroyed;
+  const Calling calling(destroyed_, tick_);
   serve_waiting();
-  if (!hand_to_callback() || !reap()) return;
-  destroyed_ = nullptr;
+  hand_to_callback(calling);
+  if (!calling.destroyed_it()) reap(calling);
+  if (calling.destroyed_it()) return;
   while (is_over() && !waiting_.empty()) waiting_.first().make_ready();
   look_again();
 }
@@ -80,21 +80,14 @@ void ReceiverEnd::serve_waiting() {
   }
 }
 
-// False when a callback destroyed this end.
-bool ReceiverEnd::hand_to_callback() {
-  const bool* const destroyed = destroyed_;
-  for (int left = kCallbacksPerTurn; on_message_; --left) {
-    if (left == 0) {
-      tick_.make_ready_at(engine_.now());
-      return true;
-    }
+void ReceiverEnd::hand_to_callback(const Calling& calling) {
+  for (int left = kCallbacksPerTurn; !calling.destroyed_it() && on_message_; --left) {
+    if (left == 0) return tick_.make_ready_at(engine_.now());
     Message message;
-    if (take({&message, 1}) == 0) return true;
+    if (take({&message, 1}) == 0) return;
     const auto f = on_message_;
     (*f)(std::move(message));
-    if (*destroyed) return false;
   }
-  return true;
 }
 
 void ReceiverEnd::look_again() {

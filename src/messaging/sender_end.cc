@@ -185,7 +185,9 @@ void SenderEnd::handle_control(const Completion& completion) {
   }
 }
 
+// What comes after the receiver has everything is nobody's loss.
 void SenderEnd::fail(Error error) {
+  if (finished_) return;
   Error named(error.code(), "messages to " + peer_.to_string() + ": " + error.context());
   doomed_ = true;
   lose(std::move(named));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "async/changes.h"
+#include "messaging/calling.h"
 #include "messaging/control.h"
 #include "messaging/message_buffers.h"
 #include "messaging/offer.h"
@@ -166,7 +167,7 @@ class SenderEnd {
   void serve();
   void serve_waiting();
   void serve_freeing();
-  void call_back();
+  void call_back(const Calling& calling);
   void look_again();
 
   ProgressEngine& program_engine_;

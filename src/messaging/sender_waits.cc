@@ -177,17 +177,17 @@ void SenderEnd::on_room(std::function<void()> f) {
 
 void SenderEnd::serve() {
   if (state_ == State::Connecting) return;  // who connects still needs the connection
-  if (doomed_) return connection_.reset();
+  if (doomed_) {
+    const auto last = std::exchange(connection_, std::nullopt);  // it runs the engine, and this may be gone after
+    return;
+  }
   if (state_ == State::Open && looks()) look();
   serve_waiting();
   serve_freeing();
   if (state_ == State::Closing) changed_.notify();
-  bool destroyed = false;
-  destroyed_ = &destroyed;
-  call_back();
-  if (destroyed) return;
-  destroyed_ = nullptr;
-  look_again();
+  const Calling calling(destroyed_, tick_);
+  call_back(calling);
+  if (!calling.destroyed_it()) look_again();
 }
 
 void SenderEnd::serve_waiting() {
@@ -213,13 +213,12 @@ void SenderEnd::serve_freeing() {
 }
 
 // Any of these may destroy this end.
-void SenderEnd::call_back() {
-  const bool* const destroyed = destroyed_;
+void SenderEnd::call_back(const Calling& calling) {
   if (on_freed_ && freed_ > told_freed_) {
     told_freed_ = freed_;
     const auto f = on_freed_;
     f(freed_);
-    if (*destroyed) return;
+    if (calling.destroyed_it()) return;
   }
   const bool has_room = state_ == State::Closed || (waiting_.empty() && credits() != 0 &&
                                                     (!limiter_.is_on() || limiter_.allows(engine_.now())));

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/byte_order.h"
 #include "messaging/shared_write.h"
 
@@ -40,8 +41,8 @@ Result<void> SharedWriteReceiver::open() {
 }
 
 Result<std::unique_ptr<ReceiverPeer>> SharedWriteReceiver::make_peer(PeerId id) {
-  // As many peers as seats are the most there are.
   const auto free = std::find(seats_.begin(), seats_.end(), nullptr);
+  VERBENA_ASSERT(free != seats_.end());  // as many peers as seats are the most there are
   const auto seat = static_cast<std::uint32_t>(free - seats_.begin());
   std::memset(lines() + kSharedCells + std::size_t{seat} * ring::kCellBytes, 0, ring::kCellBytes);
   auto peer = std::make_unique<Peer>(*this, id, seat);

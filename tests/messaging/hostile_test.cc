@@ -144,6 +144,49 @@ TEST(HostileReceiver, one_that_lies_at_once_is_left) {
     }
 }
 
+// It says that it has everything, which ends the sender well, and then what nobody may say, and answers no goodbye.
+TEST(HostileReceiver, what_one_says_after_it_has_everything_is_not_heard) {
+  Ends ends({{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 128, .depth = 8, .max_senders = 1});
+  Device far = must(Device::open({.path = PathChoice::Roce}));
+  ProgressEngine there = must(ProgressEngine::create(far));
+  Listener listener = must(Listener::create(there));
+  std::optional<Connection> liar;
+  std::array<std::byte, 64> inbox;
+  const auto memory = must(far.register_memory(inbox, Access::LocalWrite));
+  Operation finish;
+  const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
+  listener.on_request([&] {
+    auto prepared = must(Connection::prepare(there));
+    prepared.receive(finish, memory.local());
+    liar = must(must(listener.wait_request(kPatience)).accept(std::move(prepared), bytes));
+  });
+  finish.on_done([&](Operation&) {
+    EXPECT_TRUE(say(*liar, Control::Word::Finished, 0));
+    EXPECT_TRUE(say(*liar, Control::Word::Finish, 0));
+  });
+  std::optional<Sender> sender;
+  const auto connect = [&]() -> Task<void> {
+    sender = must(co_await Sender::async_connect(ends.engine, listener.address().to_string(), ends.options));
+  };
+  ends.engine.spawn(connect());
+  const auto drive_both = [&](const auto& done) {
+    while (!done()) {
+      there.run_once();
+      ends.engine.run_once();
+    }
+  };
+  drive_both([&] { return sender.has_value(); });
+  bool closed = false;
+  const auto close = [&]() -> Task<void> {
+    const auto how = co_await sender->async_close(Duration::milliseconds(300));
+    EXPECT_TRUE(how) << how.error().to_string();
+    closed = true;
+  };
+  ends.engine.spawn(close());
+  drive_both([&] { return finish.done(); });
+  while (!closed) ends.engine.run_once();
+}
+
 TEST(HostileReceiver, grants_that_lie_are_refused) {
   const auto grants = [](std::uint32_t count, std::uint32_t bytes_each, std::uint32_t odd) {
     const auto send = [=](Connection& c) {

@@ -3,6 +3,7 @@
 // ways a message can be handed over.
 #include <algorithm>
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 
 #include "test_ends.h"
@@ -94,6 +95,52 @@ TEST_P(Waits, a_callback_gets_every_message) {
   };
   EXPECT_TRUE(ends.engine.run_until(send_on, kPatience));
   EXPECT_EQ(wrong, 0u);
+}
+
+// What it threw leaves through whoever drives, and all goes on.
+TEST_P(Waits, a_callback_that_throws_leaves_the_receiver_as_it_was) {
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
+  Sender sender = ends.connect();
+  for (std::uint32_t n = 0; n < 2; ++n) must(sender.send(text_of_message(0, n, 30), kPatience));
+  std::uint32_t got = 0;
+  ends.receiver->on_message([&](const Message&) {
+    if (++got == 1) throw std::runtime_error("not today");
+  });
+  const auto two = [&] { return got == 2; };
+  EXPECT_THROW(ends.engine.run_until(two, kPatience), std::runtime_error);
+  EXPECT_TRUE(ends.engine.run_until(two, kPatience));
+  ends.receiver.reset();
+}
+
+TEST(Callbacks, one_may_run_the_engine_and_destroy_the_receiver_then) {
+  Ends ends({{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
+  Sender sender = ends.connect();
+  must(sender.send(text_of_message(0, 0, 30), kPatience));
+  std::uint32_t got = 0;
+  ends.receiver->on_message([&](Message message) {
+    if (++got != 1) return;
+    must(sender.send(text_of_message(0, 1, 30), kPatience));
+    EXPECT_TRUE(ends.engine.run_until([&] { return got == 2; }, kPatience));
+    message = {};  // the receiver outlives it
+    ends.receiver.reset();
+  });
+  EXPECT_TRUE(ends.engine.run_until([&] { return !ends.receiver; }, kPatience));
+}
+
+TEST_P(Waits, who_is_told_of_a_senders_end_may_receive) {
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
+  std::uint32_t ended = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>&) {
+    ++ended;
+    EXPECT_FALSE(ends.receiver->try_receive());
+  });
+  Sender sender = ends.connect();
+  must(sender.send(text_of_message(0, 0, 30), kPatience));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 30));
+  must(sender.close(kPatience));
+  EXPECT_TRUE(ends.engine.run_until([&] { return ended != 0; }, kPatience));
+  ends.engine.run_once();
+  EXPECT_EQ(ended, 1u);
 }
 
 TEST_P(Waits, who_waits_for_room_gives_up_at_its_deadline_or_when_cancelled_and_nothing_was_sent) {

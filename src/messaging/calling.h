@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// While an end calls its user, who may destroy it, throw, or run the engine: then it serves again inside.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include "async/resumptions.h"
+
+namespace verbena::messaging {
+
+class Calling {
+ public:
+  // `flag`: the end's, whose destructor sets what it points to. `tick`: serves what the call left undone by throwing.
+  Calling(bool*& flag, detail::Resumption& tick) : flag_(flag), tick_(tick), outer_(std::exchange(flag, &destroyed_)) {}
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+  ~Calling() {
+    if (destroyed_) {
+      if (outer_ != nullptr) *outer_ = true;
+      return;
+    }
+    flag_ = outer_;
+    if (std::uncaught_exceptions() > exceptions_) tick_.make_ready();
+  }
+  // Nothing of the end may be touched then.
+  bool destroyed_it() const { return destroyed_; }
+
+ private:
+  bool*& flag_;
+  detail::Resumption& tick_;
+  bool destroyed_ = false;
+  bool* const outer_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace verbena::messaging
