@@ -494,9 +494,9 @@ void SharedAddress::attend() {
     for (int i = 0; i < count; ++i) {
       const int fd = ready[static_cast<std::size_t>(i)].data.fd;
       if (fd == called_.get()) {
-        if (is_over_.load()) return;
         std::uint64_t times;
         [[maybe_unused]] const ssize_t n = ::read(fd, &times, sizeof times);
+        if (is_over_.load()) return;  // asked after: what was read may have been that call
         look_around();
         continue;
       }
