@@ -29,7 +29,7 @@ class Calling {
  private:
   bool*& flag_;
   detail::Resumption& tick_;
-  bool destroyed_ = false;
+  mutable bool destroyed_ = false;  // by way of the flag, also of one that is const
   bool* const outer_;
   const int exceptions_ = std::uncaught_exceptions();
 };
