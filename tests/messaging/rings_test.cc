@@ -53,6 +53,10 @@ class DeathInARing : public ::testing::TestWithParam<Way> {
     std::vector<std::uint32_t> sent(senders.size()), got(64);
     std::size_t total = 0;
     const auto size_of = [](std::uint32_t n) { return std::size_t{n} * 97 % 601; };
+    std::string ended;
+    ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
+      ended += "\nended: " + std::to_string(peer) + (how ? " well" : ": " + how.error().to_string());
+    });
     const auto step = [&] {
       for (std::size_t i = 0; i < senders.size(); ++i)
         while (sent[i] < kMessages &&
@@ -66,7 +70,15 @@ class DeathInARing : public ::testing::TestWithParam<Way> {
       }
       return total == senders.size() * kMessages;
     };
-    EXPECT_TRUE(ends.engine.run_until(step, kPatience)) << total;
+    EXPECT_TRUE(ends.engine.run_until(step, kPatience)) << total << " came" << [&] {
+      std::string missing;
+      for (std::size_t i = 0; i < senders.size(); ++i)
+        if (got[i] != kMessages)
+          missing += "\nof " + std::to_string(i) + ": " + std::to_string(got[i]) + " came, " +
+                     std::to_string(sent[i]) + " sent, credits " + std::to_string(senders[i].credits()) +
+                     (senders[i].closed() ? ", " + senders[i].status().error().to_string() : "");
+      return missing + ended;
+    }();
   }
 };
 

@@ -5,6 +5,7 @@
 // Order inside a WRITE (O-4, our promise): bytes are stored ascending; of the last packet the final byte, or
 // the naturally aligned 8-byte word that ends the range, is stored by one release store after all others. A
 // reader that sees it with an acquire load sees everything before it.
+// 8 bytes that are alone, at an address that is a multiple of eight, are stored and read by one access.
 //
 // Memory that is registered may be unmapped all the same. Each of these then says so, having moved a part at most; the
 // process lives (F30).

@@ -2,6 +2,8 @@
 #include "soft/core/dma.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -95,6 +97,38 @@ TEST(Dma, o4_the_final_aligned_word_is_never_torn) {
     ASSERT_TRUE(seen == 0 || seen == ~std::uint64_t{0}) << seen;
   }
   device.join();
+}
+
+// Memory of a peer on this host, which ThreadSanitizer does not know to be the same: others write it while we read.
+TEST(Dma, a_word_that_is_read_is_one_that_was_there) {
+  const int file = memfd_create("word", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(file, 4096), 0);
+  const auto map = [file] { return mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); };
+  auto* const theirs = static_cast<std::uint64_t*>(map());
+  const auto* const ours = static_cast<const std::byte*>(map());
+  std::atomic<bool> done{false};
+  std::thread peer([&] {
+    for (int i = 0; i < 300000; ++i)
+      std::atomic_ref(*theirs).store(i % 2 == 0 ? 0 : ~std::uint64_t{0}, std::memory_order_release);
+    done = true;
+  });
+  alignas(8) std::array<std::byte, 8> copy;
+  const auto is_whole = [&copy] {
+    std::uint64_t word;
+    std::memcpy(&word, copy.data(), 8);
+    return word == 0 || word == ~std::uint64_t{0};
+  };
+  bool whole = true;
+  while (!done) {
+    whole &= dma_read(copy.data(), {ours, 8}) && is_whole();
+    // The answer of a READ that is copied directly.
+    whole &= dma_write(copy.data(), std::span(ours, 8), false) && is_whole();
+  }
+  peer.join();
+  EXPECT_TRUE(whole);
+  munmap(theirs, 4096);
+  munmap(const_cast<std::byte*>(ours), 4096);
+  close(file);
 }
 
 TEST(Dma, compare_swap_gives_the_old_value_and_swaps_only_on_a_match) {
