@@ -359,7 +359,35 @@ TEST(LocalDirect, r060_r063_what_is_not_granted_goes_to_the_owner_who_refuses) {
   }
 }
 
-TEST(LocalDirect, what_the_owner_does_not_grant_goes_through_the_ring_for_good) {
+TEST(LocalDirect, what_was_refused_is_asked_for_again_ever_less_often_and_then_taken) {
+  Pair pair(direct());
+  auto& asked = pair.regions_of_b.asked;
+  const auto write = [&pair] {
+    pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+  };
+  std::vector<int> writes_before;
+  for (int total = 0; asked.size() < 6 && total < 2000; ++total) {
+    const std::size_t before = asked.size();
+    write();
+    if (asked.size() == before) continue;
+    writes_before.push_back(total);
+    PeerRegion refused;
+    refused.rkey = pair.b.region.rkey;
+    if (asked.size() == 6) break;
+    EXPECT_FALSE(pair.a.transport->handle_region(refused, false));
+  }
+  ASSERT_EQ(writes_before.size(), 6u);
+  for (std::size_t i = 2; i < writes_before.size(); ++i)
+    EXPECT_GE(writes_before[i] - writes_before[i - 1], 2 * (writes_before[i - 1] - writes_before[i - 2]) - 1) << i;
+  ASSERT_TRUE(pair.regions_of_b.answer(pair.a, pair.b));
+  const std::uint64_t before = pair.b.counters.served_writes;
+  write();
+  EXPECT_EQ(pair.b.counters.served_writes, before) << "not by the ring any more";
+}
+
+TEST(LocalDirect, what_the_owner_does_not_grant_goes_through_the_ring) {
   Given given = direct();
   given.qp_access = Access::RemoteWrite;
   Pair pair(direct(), given);

@@ -3,6 +3,7 @@
 // processor takes no part.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -48,8 +49,9 @@ class RegionSource {
   virtual void take_back_all() = 0;
 };
 
-// One connection's. A key is asked for when it is named the second time, once; the oldest of those that are
-// not open is forgotten when there are too many.
+// One connection's. A key is asked for when it is named the second time; one that was refused, as the peer may not
+// have been ready, after some more, ever twice as many. The oldest of those that are not open is forgotten when there
+// are too many.
 class PeerRegions {
  public:
   // What is known of it, or nothing. `source`: asked when it is time.
@@ -57,16 +59,20 @@ class PeerRegions {
     if (entries_[last_].region.rkey != rkey && !look_up(rkey)) return nullptr;
     Entry& entry = entries_[last_];
     if (entry.state == State::Open) return &entry.region;
-    if (entry.state != State::Seen) return nullptr;
+    if (entry.state == State::Asked || --entry.left != 0) return nullptr;
     entry.state = State::Asked;
     source.ask(rkey);
     return nullptr;
   }
-  // Nothing more is asked for it: `region` is open, or refused for good.
+  // `region` is open, or refused for now.
   void handle_answer(const PeerRegion& region, bool open) {
-    for (Entry& entry : entries_)
-      if (entry.state == State::Asked && entry.region.rkey == region.rkey)
-        entry = {region, open ? State::Open : State::Refused};
+    for (Entry& entry : entries_) {
+      if (entry.state != State::Asked || entry.region.rkey != region.rkey) continue;
+      entry.region = region;
+      entry.state = open ? State::Open : State::Refused;
+      entry.left = entry.patience;
+      entry.patience = std::min(2 * entry.patience, kMostPatience);
+    }
   }
   bool is_asked(Key rkey) const {
     for (const Entry& entry : entries_)
@@ -90,9 +96,12 @@ class PeerRegions {
 
  private:
   enum class State : std::uint8_t { Free, Seen, Asked, Refused, Open };
+  static constexpr std::uint32_t kMostPatience = 1u << 20;
   struct Entry {
     PeerRegion region{};
     State state = State::Free;
+    std::uint32_t left = 1;       // times that it is named until it is asked for
+    std::uint32_t patience = 16;  // `left` when it is refused
   };
 
   // False: it was not known, and is from now on if there is room.
