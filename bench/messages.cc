@@ -4,8 +4,9 @@
 //   bench_messages client --connect ADDRESS:PORT [options]
 //   bench_messages memory --protocol KIND --senders N   what a receiver takes for so many senders
 // Options, the same on both sides: --protocol KIND (as messaging::parse_kind() reads it)  --transport udp|local
-//   --test latency|bandwidth  --size BYTES  --iterations N  --depth N  --batch N  --mtu BYTES  --rcvbuf BYTES
-//   --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a bandwidth comes with NAME.rate.
+//   --test latency|bandwidth  --size BYTES  --iterations N  --depth N  --batch N  --ring BYTES  --mtu BYTES
+//   --rcvbuf BYTES  --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a bandwidth comes
+//   with NAME.rate.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ messaging::Options message_options(const peer::Options& given, Device& device) {
   options.kind = must(messaging::parse_kind(given.text("protocol", "send-receive")));
   options.max_message_bytes = static_cast<std::uint32_t>(given.number("size", 8));
   options.depth = static_cast<std::uint32_t>(given.number("depth", 64));
+  options.ring_bytes = given.number("ring", options.ring_bytes);
   while (options.ring_bytes < std::uint64_t{4} * options.max_message_bytes) options.ring_bytes *= 2;
   options.connection.device = &device;
   options.connection.path_mtu = static_cast<std::uint32_t>(given.number("mtu", 4096));
@@ -197,7 +199,7 @@ int main(int argc, char** argv) {
     peer::usage("bench_messages server|client|memory [--option value]...");
   const peer::Options given(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
                             {"protocol", "transport", "test", "size", "iterations", "depth", "batch", "mtu", "rcvbuf",
-                             "cpu", "connect", "name", "senders"});
+                             "cpu", "connect", "name", "senders", "ring"});
   if (role == "memory") {
     report_memory(given);
     return 0;

@@ -55,13 +55,17 @@ class BufferedWriteSender final : public SenderEnd {
   };
 
   bool reads_head() const { return settled().kind.acknowledge == Acknowledge::Read; }
+  bool may_post(std::size_t beside) const;
+  SendResult put_one(const Outgoing& message);
+  SendResult put_all(std::span<const Outgoing> messages);
   SendStatus add(const Outgoing& message);
+  void add(const ring::RemoteWrite& write, const Outgoing& message, const ring::Reservation& place);
   void add_write(const ring::RemoteWrite& write, const Outgoing& message,
                  const ring::Reservation& place);
   void put_write(const ring::RemoteWrite& write, const Outgoing& message, const ring::Reservation& place);
   void add_word(const ring::RemoteWrite& write);
   void close_last();
-  void begin_batch(bool through);
+  void begin_batch();
   std::uint64_t place_of(const ring::RemoteWrite& write) const;
   bool write_through(const ring::RemoteWrite& write);
   bool flush(MessageId last, std::uint32_t slot);

@@ -25,8 +25,7 @@ struct BufferedWriteSender::Batch {
   std::array<std::array<ScatterGather, kSegments>, kRequests> pieces;
   std::array<std::uint64_t, kRequests> words;
   std::size_t size = 0;
-  bool lent = false;     // it names memory of the program's
-  bool through = false;  // one message: what goes without a request does
+  bool lent = false;  // it names memory of the program's
   std::optional<ring::RemoteWrite> last{};  // no request yet: another may join it
 };
 
@@ -83,10 +82,14 @@ std::uint64_t BufferedWriteSender::credits() const {
 
 // ---- Sending.
 
-void BufferedWriteSender::begin_batch(bool through) {
+// The requests of one message more, beside those of a batch.
+bool BufferedWriteSender::may_post(std::size_t beside) const {
+  return requests_ + beside + kRequestsPerMessage + 2 <= most_;
+}
+
+void BufferedWriteSender::begin_batch() {
   batch_->size = 0;
   batch_->lent = false;
-  batch_->through = through;
   batch_->last.reset();
 }
 
@@ -160,27 +163,52 @@ void BufferedWriteSender::put_write(const ring::RemoteWrite& write, const Outgoi
 }
 
 SendStatus BufferedWriteSender::add(const Outgoing& message) {
-  if (requests_ + batch_->size + kRequestsPerMessage + 2 > most_) return SendStatus::NoBuffer;
+  if (!may_post(batch_->size)) return SendStatus::NoBuffer;
   const auto place = writer_->try_reserve(message.size);
   if (!place) return no_room();
   if (!message.lent && message.size != 0)
     std::memcpy(writer_->payload(*place).data(), message.data, message.size);
   const ring::WriteList writes = writer_->commit(*place);
-  for (const ring::RemoteWrite& write : writes.view()) {
-    if (batch_->through && write_through(write)) continue;
-    if (write.source == ring::RemoteWrite::Source::Word)
-      add_word(write);
-    else
-      add_write(write, message, *place);
-  }
+  for (const ring::RemoteWrite& write : writes.view()) add(write, message, *place);
   return SendStatus::Ok;
+}
+
+void BufferedWriteSender::add(const ring::RemoteWrite& write, const Outgoing& message,
+                              const ring::Reservation& place) {
+  if (write.source == ring::RemoteWrite::Source::Word)
+    add_word(write);
+  else
+    add_write(write, message, place);
+}
+
+// A message alone: what goes without a request does, and what follows that does not is a batch.
+SendResult BufferedWriteSender::put_one(const Outgoing& message) {
+  if (!may_post(0)) return {SendStatus::NoBuffer, 0, 0};
+  const auto place = writer_->try_reserve(message.size);
+  if (!place) return {no_room(), 0, 0};
+  if (message.size != 0) std::memcpy(writer_->payload(*place).data(), message.data, message.size);
+  const ring::WriteList writes = writer_->commit(*place);
+  std::span<const ring::RemoteWrite> left = writes.view();
+  while (!left.empty() && write_through(left.front())) left = left.subspan(1);
+  std::optional<ring::RemoteWrite> tail;
+  if (left.empty()) {
+    tail = writer_->publish();
+    if (!tail || write_through(*tail)) {
+      set_freed(sent() + 1);
+      return {SendStatus::Ok, 1, 0};
+    }
+  }
+  begin_batch();
+  for (const ring::RemoteWrite& write : left) add(write, message, *place);
+  if (tail) add_word(*tail);
+  if (!flush(sent() + 1, kNoSlot)) return {SendStatus::Closed, 0, 0};
+  return {SendStatus::Ok, 1, 0};
 }
 
 // False when the device takes nothing more, for good: what was committed is lost with the connection.
 bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
   close_last();
-  if (const auto tail = writer_->publish())
-    if (!batch_->through || !write_through(*tail)) add_word(*tail);
+  if (const auto tail = writer_->publish()) add_word(*tail);
   const bool theirs = batch_->lent && slot == kNoSlot;
   const std::size_t written = theirs ? 0 : write_some_now();
   const auto rest = static_cast<std::uint32_t>(batch_->size - written);
@@ -200,7 +228,7 @@ bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
 // False: it needs a request, and so does what follows. The zeros are where the next frame will end: what was posted
 // does not read them.
 bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
-  if (write.immediate) return batch_->through = false;
+  if (write.immediate) return false;
   std::byte* const image = image_.data() + (write.image_offset - write.zero_bytes);
   ScatterGather piece{reinterpret_cast<std::uintptr_t>(image), write.zero_bytes + write.bytes, {}};
   if (write.source == ring::RemoteWrite::Source::Word)
@@ -212,8 +240,7 @@ bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
   request.local = {&piece, 1};
   request.remote_address = place_of(write);
   request.rkey = remote_.rkey;
-  batch_->through = write_now(request);
-  return batch_->through;
+  return write_now(request);
 }
 
 // Of a batch, from its beginning, what needs no request.
@@ -224,9 +251,13 @@ std::size_t BufferedWriteSender::write_some_now() {
 }
 
 SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
+  return messages.size() == 1 && !messages[0].lent ? put_one(messages[0]) : put_all(messages);
+}
+
+SendResult BufferedWriteSender::put_all(std::span<const Outgoing> messages) {
   SendResult result;
   while (result.taken < messages.size()) {
-    begin_batch(messages.size() == 1 && !messages[0].lent);
+    begin_batch();
     std::size_t count = 0;
     SendStatus status = SendStatus::Ok;
     while (count < kBatch && result.taken + count < messages.size()) {
@@ -247,7 +278,7 @@ SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
 }
 
 SendResult BufferedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
-  begin_batch(false);
+  begin_batch();
   const LentMemory memory = LentMemory::of(buffers_.memory(), buffers_.offset(slot), bytes);
   const SendStatus status = add(Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};

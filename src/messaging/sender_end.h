@@ -155,6 +155,7 @@ class SenderEnd {
   Offer our_offer() const;
   void post_control_receive();
   SendResult pass(std::span<const Outgoing> messages);
+  SendResult pass_one(const Outgoing& message);
   std::size_t count_allowed(Instant now, std::span<const Outgoing> messages) const;
   void count_refusal(SendStatus status);
   void handle(const Completion& completion);

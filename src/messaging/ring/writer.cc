@@ -35,18 +35,21 @@ bool join(RemoteWrite& first, const RemoteWrite& second) {
 }
 
 Writer::Writer(const Geometry& geometry, std::span<std::byte> image)
-    : geometry_(geometry), image_(image), ends_(geometry.max_messages) {
+    : geometry_(geometry),
+      max_payload_bytes_(geometry.max_payload_bytes()),
+      image_(image),
+      ends_(geometry.max_messages) {
   VERBENA_ASSERT(geometry.is_valid() && image.size() >= geometry.memory_bytes());
 }
 
 std::optional<Reservation> Writer::try_reserve(std::uint32_t payload_bytes) const {
-  VERBENA_ASSERT(payload_bytes <= geometry_.max_payload_bytes());
+  VERBENA_ASSERT(payload_bytes <= max_payload_bytes_);
   if (fault_ != Fault::None || too_many()) return std::nullopt;
   const std::uint64_t frame = geometry_.frame_bytes(payload_bytes);
   const std::uint64_t skip = geometry_.skip_before(position_, frame);
   if (skip + frame + geometry_.guard_bytes() > geometry_.capacity - (position_ - head_)) return std::nullopt;
   const std::uint64_t position = position_ + skip;
-  return Reservation{position, geometry_.payload_offset(position, payload_bytes), payload_bytes};
+  return Reservation{position, skip, frame, geometry_.payload_offset(position, payload_bytes), payload_bytes};
 }
 
 std::span<std::byte> Writer::payload(const Reservation& reservation) const {
@@ -54,9 +57,8 @@ std::span<std::byte> Writer::payload(const Reservation& reservation) const {
 }
 
 WriteList Writer::commit(const Reservation& reservation) {
-  const std::uint64_t frame = geometry_.frame_bytes(reservation.payload_bytes);
-  const std::uint64_t skip = geometry_.skip_before(position_, frame);
-  VERBENA_ASSERT(reservation.position == position_ + skip && !too_many());
+  const std::uint64_t frame = reservation.frame;
+  VERBENA_ASSERT(reservation.position == position_ + reservation.skip && !too_many());
   const std::uint64_t at = geometry_.frame_offset(reservation.position, frame);
   RemoteWrite write{.offset = at, .image_offset = at};
   switch (geometry_.commit) {
@@ -78,7 +80,7 @@ WriteList Writer::commit(const Reservation& reservation) {
   }
   WriteList list;
   list.add(write);
-  if (skip != 0 && geometry_.commit != Commit::Immediate) add_skip(list);
+  if (reservation.skip != 0 && geometry_.commit != Commit::Immediate) add_skip(list);
   position_ = reservation.position + frame;
   count_message();
   return list;

@@ -19,6 +19,8 @@ namespace verbena::ring {
 
 struct Reservation {
   std::uint64_t position = 0;
+  std::uint64_t skip = 0;            // bytes in front of it that are passed over
+  std::uint64_t frame = 0;           // bytes it takes
   std::uint64_t payload_offset = 0;  // in the image and in the ring
   std::uint32_t payload_bytes = 0;
 };
@@ -86,6 +88,7 @@ class Writer {
   void add_skip(WriteList& list) const;
 
   Geometry geometry_;
+  std::uint32_t max_payload_bytes_;
   std::span<std::byte> image_;
   std::uint64_t position_ = 0;   // where the next frame begins, or the skip before it
   std::uint64_t head_ = 0;       // the reader's, as last told
