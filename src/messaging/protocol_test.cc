@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <vector>
+
 #include "messaging/offer.h"
 #include "messaging/rate_limiter.h"
 
@@ -47,32 +50,68 @@ TEST(Kind, where_a_device_promises_no_order_inside_a_write_another_commit_is_tak
   EXPECT_EQ(other.acknowledge, Acknowledge::Read);
 }
 
-TEST(Recommend, what_is_recommended_gives_what_was_asked_for) {
-  int picked = 0;
+bool gives(const Traits& t, const Requirements& w) {
+  return (w.order_in_write || !t.order_in_write) && (!w.large_without_copy || t.zero_copy) &&
+         (!w.receiver_sleeps || t.interrupts) && (!w.idle_sender || t.passive == PassiveSide::Sender) &&
+         (!w.idle_receiver || t.passive == PassiveSide::Receiver) && (!w.hold_messages || t.non_blocking) &&
+         (w.senders <= 8 || !w.little_memory || t.shares_memory);
+}
+
+std::vector<Kind> every_kind() {
+  std::vector<Kind> all;
+  for (const Protocol protocol : all_protocols())
+    for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
+      for (const Acknowledge acknowledge : {Acknowledge::Send, Acknowledge::Read})
+        all.push_back({protocol, commit, acknowledge});
+  return all;
+}
+
+TEST(Recommend, what_is_recommended_gives_what_was_asked_for_and_what_is_refused_nothing_gives) {
+  std::set<std::string> recommended;
   for (int wishes = 0; wishes < 1 << 9; ++wishes)
-    for (const std::uint32_t senders : {1u, 64u}) {
+    for (const std::uint32_t senders : {1u, 8u, 9u, 64u}) {
       const auto has = [&](int bit) { return (wishes >> bit & 1) != 0; };
       const Requirements w{has(0), has(1), has(2), senders, has(3), has(4), has(5), has(6), has(7), has(8)};
+      const std::string text = std::to_string(wishes) + " for " + std::to_string(senders);
       const auto it = recommend(w);
       if (!it) {
         EXPECT_NE(it.error().to_string().find("exclude each other"), std::string::npos);
+        for (const Kind& kind : every_kind())
+          EXPECT_FALSE(gives(traits_of(kind), w)) << to_string(kind) << " " << text;
         continue;
       }
-      ++picked;
-      const Traits traits = traits_of(it->kind);
-      const std::string text = to_string(it->kind) + " for " + std::to_string(wishes);
-      EXPECT_EQ(it->reason.substr(0, it->reason.find(':')).find(to_string(it->kind.protocol)), 0u) << text;
-      EXPECT_TRUE(w.order_in_write || !traits.order_in_write) << text;
-      EXPECT_TRUE(!w.large_without_copy || traits.zero_copy) << text;
-      EXPECT_TRUE(!w.receiver_sleeps || traits.interrupts) << text;
-      EXPECT_TRUE(!w.idle_sender || traits.passive == PassiveSide::Sender) << text;
-      EXPECT_TRUE(!w.idle_receiver || w.large_without_copy || traits.passive == PassiveSide::Receiver)
-          << text;
-      if (w.idle_receiver || w.idle_sender) continue;
-      EXPECT_TRUE(senders <= 8 || !w.little_memory || traits.shares_memory) << text;
-      EXPECT_TRUE(!w.hold_messages || traits.non_blocking) << text;
+      recommended.insert(to_string(it->kind));
+      EXPECT_TRUE(gives(traits_of(it->kind), w)) << to_string(it->kind) << " " << text;
+      EXPECT_EQ(it->reason.find(to_string(it->kind.protocol)), 0u) << text;
     }
-  EXPECT_GT(picked, 200);
+  EXPECT_EQ(recommended.size(), 10u) << "one that is never recommended";
+}
+
+TEST(Recommend, preferences_decide_among_those_that_give_it) {
+  const auto kind = [](const Requirements& w) { return to_string(recommend(w)->kind); };
+  EXPECT_EQ(kind({}), "send-receive");
+  EXPECT_EQ(kind({.lowest_latency = true}), "buffered-write/reversed");
+  EXPECT_EQ(kind({.lowest_latency = true, .receiver_sleeps = true}), "send-receive");
+  EXPECT_EQ(kind({.lowest_latency = true, .order_in_write = false}), "send-receive");
+  EXPECT_EQ(kind({.lowest_latency = true, .large_without_copy = true}), "direct-write");
+  EXPECT_EQ(kind({.large_without_copy = true}), "direct-read");
+  EXPECT_EQ(kind({.many_small = true}), "buffered-write");
+  EXPECT_EQ(kind({.many_small = true, .senders = 64, .little_memory = true}), "shared-write");
+  EXPECT_EQ(kind({.senders = 64, .little_memory = true}), "shared-receive");
+  EXPECT_EQ(kind({.idle_receiver = true, .order_in_write = false}), "buffered-write/offset/read");
+}
+
+TEST(Recommend, a_refusal_names_what_excludes_each_other) {
+  const auto why = [](const Requirements& w) { return recommend(w).error().to_string(); };
+  EXPECT_NE(why({.idle_receiver = true, .idle_sender = true}).find("idle_receiver and idle_sender exclude"),
+            std::string::npos);
+  EXPECT_NE(why({.large_without_copy = true, .idle_sender = true, .order_in_write = false})
+                .find("idle_sender and large_without_copy exclude"),
+            std::string::npos);
+  EXPECT_NE(why({.senders = 64, .little_memory = true, .idle_receiver = true})
+                .find("idle_receiver and little_memory for many senders exclude"),
+            std::string::npos);
+  EXPECT_NE(why({.senders = 0}).find("no senders"), std::string::npos);
 }
 
 TEST(RateLimiter, a_burst_goes_at_once_and_the_rest_at_the_rate) {

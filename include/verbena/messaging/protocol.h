@@ -95,6 +95,8 @@ struct Recommendation {
   Kind kind{};
   std::string reason{};  // one sentence for people
 };
+// What is recommended gives all of idle_receiver, idle_sender, receiver_sleeps, large_without_copy, hold_messages and,
+// from nine senders on, little_memory, and needs no order_in_write that is not promised; the rest are preferences.
 // Errors: InvalidArgument, for wishes that exclude each other; the text names them.
 Result<Recommendation> recommend(const Requirements& wanted);
 
