@@ -127,6 +127,8 @@ class SharedWriteReceiver final : public ReceiverEnd {
 
  private:
   struct Peer;
+  void restart();
+  void start_reader();
   void leave(Peer& peer);
   void tell_head();
   std::byte* lines() const { return memory_.region.data() + geometry_.frames().memory_bytes(); }

@@ -34,13 +34,32 @@ Result<void> SharedWriteReceiver::open() {
       RegisteredRing::create(domain(), *capacity, options().kind.ring, kSharedCells + cells, access);
   if (!memory) return memory.error();
   memory_ = std::move(*memory);
-  const std::span<const std::byte> all_cells(lines() + kSharedCells, static_cast<std::size_t>(cells));
-  reader_.emplace(geometry_, options().max_senders, ring::SharedMemory(lines() + kSharedTail, all_cells));
+  start_reader();
   seats_.resize(options().max_senders);
   return {};
 }
 
+// A tail that a sender spoilt is for good, as it is where the others reserve: with the last of them it goes. Nothing of
+// the ring is handed out then.
+void SharedWriteReceiver::restart() {
+  const std::span<std::byte> words(lines(), kSharedCells + std::size_t{options().max_senders} * ring::kCellBytes);
+  std::memset(words.data(), 0, words.size());
+  start_reader();
+}
+
+void SharedWriteReceiver::start_reader() {
+  const std::span<const std::byte> cells(lines() + kSharedCells,
+                                         std::size_t{options().max_senders} * ring::kCellBytes);
+  reader_.emplace(geometry_, options().max_senders, ring::SharedMemory(lines() + kSharedTail, cells));
+}
+
 Result<std::unique_ptr<ReceiverPeer>> SharedWriteReceiver::make_peer(PeerId id) {
+  if (reader_->fault() != ring::Fault::None) {
+    if (!peers().empty())
+      return Error(ErrorCode::ResourceExhausted,
+                   "the ring was spoilt by a sender, and is made anew when the others have gone: connect again");
+    restart();
+  }
   const auto free = std::find(seats_.begin(), seats_.end(), nullptr);
   VERBENA_ASSERT(free != seats_.end());  // as many peers as seats are the most there are
   const auto seat = static_cast<std::uint32_t>(free - seats_.begin());

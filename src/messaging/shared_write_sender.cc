@@ -46,7 +46,8 @@ Result<void> SharedWriteSender::start(const Offer& theirs) {
   if (theirs.memory.address % ring::kWordBytes != 0) return unsound("at an address that no atomic takes");
   remote_ = theirs.memory;
   seat_ = place.seat;
-  writer_.emplace(geometry_);
+  const std::uint64_t cells = theirs.memory.length - geometry_.frames().memory_bytes() - kSharedCells;
+  writer_.emplace(geometry_, cells / ring::kCellBytes);
   starved_ = true;  // where the ring stands is not known
   ask_for_head();
   return {};

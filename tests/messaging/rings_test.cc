@@ -200,6 +200,73 @@ TEST(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
   }
 }
 
+// ---- A tail that no sender makes. It is where all of them reserve, so all of them end, by name; and others begin.
+
+class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
+ protected:
+  SpoiltTail()
+      : ends(Way{must(messaging::parse_kind("shared-write")), GetParam()},
+             {.max_message_bytes = 600, .depth = 4, .ring_bytes = 16384, .max_senders = 3}) {
+    ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
+      if (!how) reasons.push_back(how.error().to_string());
+    });
+  }
+  Connection connect_liar() {
+    Connection liar = must(Connection::prepare(ends.engine));
+    must(liar.connect_to(ends.listener->address().to_string(), sender_offer(ends.options).to_bytes()));
+    theirs = must(Offer::from_bytes(liar.private_data()));
+    return liar;
+  }
+  void spoil(Connection& liar) {
+    auto word = must(ends.client.protection_domain().allocate_memory(64));
+    const auto place = messaging::SharedPlace::unpack(theirs.extra);
+    must(liar.fetch_and_add(part(theirs, place.capacity + messaging::kSharedTail, 8), std::uint64_t{1} << 40).wait());
+  }
+  void expect_new_ones_to_work() {
+    EXPECT_TRUE(ends.engine.run_until(
+        [&] { return !ends.receiver->try_receive() && ends.receiver->peers() == 0; }, kPatience));
+    Sender fresh = ends.connect();
+    for (std::uint32_t n = 0; n < kMessages; ++n) {
+      must(fresh.send(text_of_message(0, n, 500), kPatience));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500));
+    }
+    must(fresh.close());
+  }
+
+  Ends ends;
+  Offer theirs;
+  std::vector<std::string> reasons;
+};
+
+INSTANTIATE_TEST_SUITE_P(Messaging, SpoiltTail, ::testing::Values(PathChoice::Roce, PathChoice::Local),
+                         [](const auto& path) { return path.param == PathChoice::Local ? "local" : "roce"; });
+
+TEST_P(SpoiltTail, of_one_that_lives_is_told_to_who_reserves_behind_it) {
+  Sender honest = ends.connect();
+  Connection liar = connect_liar();
+  spoil(liar);
+  must(honest.send(text_of_message(0, 1, 500)));
+  EXPECT_TRUE(ends.engine.run_until([&] { return honest.closed(); }, kPatience));
+  EXPECT_THAT(honest.status().error().to_string(),
+              ::testing::AllOf(::testing::HasSubstr("ProtocolError"), ::testing::HasSubstr("tail")));
+  { const Connection gone = std::move(liar); }
+  { const Sender gone = std::move(honest); }
+  expect_new_ones_to_work();
+}
+
+TEST_P(SpoiltTail, of_one_that_dies_ends_all_who_share_it_by_name) {
+  Sender honest = ends.connect();
+  {
+    Connection liar = connect_liar();
+    reserve(liar, ends.client, theirs);
+    spoil(liar);
+  }
+  EXPECT_TRUE(ends.engine.run_until(
+      [&] { return !ends.receiver->try_receive() && honest.closed() && reasons.size() == 2; }, kPatience));
+  EXPECT_THAT(reasons, ::testing::Contains(::testing::HasSubstr("the peer's tail goes back")));
+  expect_new_ones_to_work();
+}
+
 std::uint64_t direct_requests(const Device& device) {
   for (const NamedCounter& counter : device.counters())
     if (counter.name == "direct_requests") return counter.value;

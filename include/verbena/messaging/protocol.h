@@ -17,7 +17,8 @@ enum class Protocol : std::uint8_t {  // numbers as negotiated
   SharedReceive = 2,                  // SR over one queue of receives for all senders
   DirectWrite = 3,                    // DW: into buffers the receiver granted
   BufferedWrite = 4,                  // BW: into a ring at the receiver
-  SharedWrite = 5,                    // SW: into one ring for all senders, reserved by fetch-and-add
+  // SW: into one ring for all senders, reserved by fetch-and-add; they trust one another (doc/adr/0019)
+  SharedWrite = 5,
   DirectRead = 6,                     // DR: announced, and read by the receiver to where it wants it
   BufferedRead = 7,                   // BR: a ring at the sender, of which the receiver reads whole spans
 };

@@ -44,6 +44,9 @@ struct SharedGeometry {
   }
   // A sender that waits alone sees room as soon as all is let go of: the head is never told late here.
   constexpr std::uint32_t max_payload_bytes() const { return frames().max_payload_bytes(); }
+  // No honest tail is further in front of the head: each sender has one reservation open, and those that died while
+  // the head stood still may have left some each.
+  constexpr std::uint64_t max_ahead(std::uint64_t senders) const { return capacity * (senders + 1) * 64; }
   // A plain ring does not hold that in one piece: it is dropped, and reserved anew.
   constexpr bool is_broken(std::uint64_t position, std::uint64_t frame) const {
     return frame > frames().room_at(position);

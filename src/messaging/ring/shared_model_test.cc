@@ -47,7 +47,7 @@ struct Request {
 };
 
 struct Peer {
-  explicit Peer(const SharedGeometry& geometry) : writer(geometry) {}
+  explicit Peer(const SharedGeometry& geometry) : writer(geometry, kSenders) {}
   SharedWriter writer;
   std::size_t begun = 0;  // messages
   enum Life : std::uint8_t { Live, Dead, Fenced, Gone } life = Live;

@@ -151,8 +151,7 @@ class BasicSharedReader {
   // The tail first: whoever moved it before had said so in its cell.
   void start_search() {
     const std::uint64_t tail = memory_.load_tail();
-    // Each sender has one reservation open.
-    const std::uint64_t most = table_.head() + geometry_.capacity * (senders_.size() + 1);
+    const std::uint64_t most = table_.head() + geometry_.max_ahead(senders_.size());
     if (tail < position() || tail > most || tail % geometry_.unit != 0) {
       fault_ = Fault::Tail;
       return;

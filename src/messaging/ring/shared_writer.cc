@@ -5,7 +5,8 @@
 
 namespace verbena::ring {
 
-SharedWriter::SharedWriter(const SharedGeometry& geometry) : geometry_(geometry) {
+SharedWriter::SharedWriter(const SharedGeometry& geometry, std::uint64_t senders)
+    : geometry_(geometry), senders_(senders) {
   VERBENA_ASSERT(geometry.is_valid());
 }
 
@@ -19,8 +20,7 @@ std::uint64_t SharedWriter::begin(std::uint32_t payload_bytes) {
 Fault SharedWriter::handle_position(std::uint64_t position) {
   VERBENA_ASSERT(step_ == Step::Asked);
   if (fault_ != Fault::None) return fault_;
-  // It goes forwards. How far ahead of the head it is depends on the other senders; past 2^62 nobody gets
-  // honestly.
+  // It goes forwards. How far ahead of the head it is shows when the head is read again; past 2^62 nobody gets.
   if (position < next_ || position % geometry_.unit != 0 || position >> 62 != 0) return fault_ = Fault::Place;
   position_ = position;
   next_ = position + frame_;
@@ -34,8 +34,10 @@ Fault SharedWriter::handle_head(std::uint64_t head) {
   const bool open = step_ != Step::Idle && step_ != Step::Asked;
   if (head < head_ || head % geometry_.unit != 0 || head >> 62 != 0 || (open && head > position_))
     return fault_ = Fault::Head;
+  const bool waits = step_ == Step::Wait;
+  if (waits && position_ + frame_ - head > geometry_.max_ahead(senders_)) return fault_ = Fault::Tail;
   head_ = head;
-  if (step_ == Step::Wait) settle();
+  if (waits) settle();
   return Fault::None;
 }
 

@@ -19,7 +19,8 @@ class SharedWriter {
  public:
   enum class Step : std::uint8_t { Idle, Asked, Wait, Ready, Broken };
 
-  explicit SharedWriter(const SharedGeometry& geometry);
+  // `senders`: at most so many share the ring.
+  SharedWriter(const SharedGeometry& geometry, std::uint64_t senders);
 
   // Begins a reservation; Idle. What to WRITE to the cell.
   std::uint64_t begin(std::uint32_t payload_bytes);
@@ -27,7 +28,7 @@ class SharedWriter {
   std::uint64_t frame_bytes() const { return frame_; }
   // What the tail was before.
   Fault handle_position(std::uint64_t position);
-  // The receiver's head; in any step.
+  // The receiver's head; in any step. In Wait it was read after the reservation, as requests are done in their order.
   Fault handle_head(std::uint64_t head);
   // Gives a reservation up that is Ready: from here on it is Broken.
   void drop();
@@ -51,6 +52,7 @@ class SharedWriter {
   void settle();
 
   SharedGeometry geometry_;
+  std::uint64_t senders_;
   Step step_ = Step::Idle;
   std::uint64_t begun_ = 0;
   std::uint64_t frame_ = 0;
