@@ -90,10 +90,21 @@ bool TcpLink::ready(Duration wait) const {
   return ::poll(&one, 1, static_cast<int>(wait.ns / 1'000'000)) > 0;
 }
 
+namespace {
+
+// A process that is killed with bytes unread resets the connection.
+Error broken_off(int number, const std::string& what) {
+  if (number == ECONNRESET || number == EPIPE)
+    return Error(ErrorCode::ConnectionLost, what + ": the other side is gone");
+  return Error::from_errno(number, what);
+}
+
+}  // namespace
+
 // The few bytes of an exchange fit any socket's buffer.
 Result<void> TcpLink::write(std::span<const char> bytes) {
   const ssize_t written = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (written < 0) return Error::from_errno(errno, "write to " + peer_);
+  if (written < 0) return broken_off(errno, "write to " + peer_);
   if (static_cast<std::size_t>(written) != bytes.size())
     return Error(ErrorCode::IoError, "write to " + peer_ + ": it takes nothing");
   return {};
@@ -105,7 +116,7 @@ Result<void> TcpLink::read(std::span<char> bytes, Duration timeout, const StopQu
   for (std::size_t got = 0; got < bytes.size();) {
     if (auto ready = wait_ready(fd_.get(), POLLIN, deadline, stopped, what); !ready) return ready;
     const ssize_t n = ::recv(fd_.get(), bytes.data() + got, bytes.size() - got, 0);
-    if (n < 0 && errno != EINTR && errno != EAGAIN) return Error::from_errno(errno, what);
+    if (n < 0 && errno != EINTR && errno != EAGAIN) return broken_off(errno, what);
     if (n == 0)
       return Error(ErrorCode::ProtocolError, what + ": it closed after " + std::to_string(got) + " of " +
                                                  std::to_string(bytes.size()) + " bytes");
