@@ -74,6 +74,7 @@ void print_heading(const Bench& bench) {
   say(stdout, " Local address : {:<24} Remote      : {}\n", bench.surroundings.local, bench.surroundings.remote);
   say(stdout, " Mtu           : {:<24} Queue pairs : {}\n", fmt::format("{}[B]", bench.surroundings.mtu),
       settings.pairs);
+  say(stdout, " Path          : {}\n", bench.surroundings.path);
   if (!settings.is_latency())
     say(stdout, " TX depth      : {:<24} CQ mod.     : {}\n", settings.send_depth, settings.signal_every);
   say(stdout, "{}{}", kBenchDashes, bench_header(settings, bench.flags.display));
@@ -105,6 +106,20 @@ Result<void> measure_all(Bench& bench, BenchRun& run) {
   return {};
 }
 
+// It is chosen soon after the ends have met.
+void find_path(Bench& bench) {
+  std::string path;
+  const auto is_known = [&] {
+    path = bench.pairs->path();
+    return path.starts_with("shared memory") || path.starts_with("RoCE");
+  };
+  bench.engine.run_until(is_known, bench.engine.now() + Duration::seconds(2));
+  bench.surroundings.path = path.substr(0, path.find(';'));
+  const BenchSettings& settings = bench.flags.settings;
+  if (bench.surroundings.shares_memory() && (settings.mtu != 0 || settings.traffic_class != 0))
+    say(stderr, "verbena bench: -m and -T are of packets: the ends share memory (--path roce asks for packets)\n");
+}
+
 Result<void> run_all(Bench& bench) {
   const BenchSettings& settings = bench.flags.settings;
   auto pairs = BenchPairs::create(bench.engine, bench.device, settings);
@@ -114,6 +129,7 @@ Result<void> run_all(Bench& bench) {
   if (auto connected = bench.pairs->connect(*bench.control, bench.flags.host, bench.stopped); !connected)
     return connected;
   bench.surroundings.mtu = bench.pairs->mtu();
+  find_path(bench);
   auto run = BenchRun::create(bench.engine, bench.device, *bench.pairs, *bench.control, settings, bench.stopped);
   if (!run) return std::move(run).error();
   if (auto ready = (*run)->prepare(); !ready) return ready;

@@ -180,6 +180,15 @@ Result<void> BenchPairs::make_connections(BenchControl& control, const std::stri
   return {};
 }
 
+// All pairs go between the same devices.
+std::string BenchPairs::path() const {
+  const Qpn qpn = settings_.managed ? connections_.front().local_qpn() : by_hand_.front().qpn();
+  const std::string start = fmt::format("queue pair {} to ", qpn.value());
+  for (const std::string& line : device_.explain())
+    if (line.starts_with(start)) return line.substr(line.find(": ") + 2);
+  return "RoCE";
+}
+
 void BenchPairs::watch(Connection& connection) {
   connection.on_completion([this](const Completion& completion) { seen_.push_back(completion); });
 }

@@ -28,6 +28,8 @@ class BenchPairs {
   // of Connection.
   Result<void> connect(BenchControl& control, const std::string& host, const StopQuestion& stopped);
   std::uint32_t mtu() const { return mtu_; }
+  // What messages go by, and why, as far as it is known.
+  std::string path() const;
 
   // Of pair `index`. Ids are receive_id() and send_id(). Refusals are Internal: the caller counts.
   Result<void> post_send(std::uint32_t index, std::span<const SendRequest> requests);

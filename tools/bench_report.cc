@@ -124,8 +124,9 @@ std::string bench_page(const BenchSettings& settings, const BenchSurroundings& s
                        const std::vector<BenchRow>& rows) {
   const std::string title = fmt::format("verbena bench {}", settings.name());
   const std::string lead =
-      fmt::format("{} {} {}, packets of up to {} bytes, {}{}", surroundings.local, settings.client ? "to" : "from",
-                  surroundings.remote, surroundings.mtu,
+      fmt::format("{} {} {}, {}, {}{}", surroundings.local, settings.client ? "to" : "from", surroundings.remote,
+                  surroundings.shares_memory() ? surroundings.path
+                                               : fmt::format("packets of up to {} bytes", surroundings.mtu),
                   settings.managed ? "connected by the connection manager" : "connected by hand",
                   settings.ping_pong() ? "; times are half of there and back" : "");
   if (rows.empty()) return html_page(title, lead, "<p>This end measured nothing; the other end has the numbers.</p>\n");

@@ -66,6 +66,7 @@ nlohmann::json bench_json(const BenchSettings& settings, const BenchSurroundings
                      {"local", surroundings.local},
                      {"remote", surroundings.remote},
                      {"mtu", surroundings.mtu},
+                     {"path", surroundings.path},
                      {"connection_manager", settings.managed},
                      {"queue_pairs", settings.pairs},
                      {"tx_depth", settings.send_depth},

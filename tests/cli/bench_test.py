@@ -48,6 +48,20 @@ def table(output, header):
     return [line.split() for line in rest[:next(i for i, line in enumerate(rest) if line.startswith("---"))]]
 
 
+def the_path_is_told(setting):
+    for test in TESTS:
+        ours, theirs, result = both(setting, test, "-n", "20")
+        check(result["path"].startswith("shared memory with"), result)
+        check("shared memory with" in ours and "shared memory with" in theirs, f"{ours} {theirs}")
+        ours, _, result = both(setting, test, "-n", "20", "--path", "roce", "-m", "1024")
+        check(result["path"].startswith("RoCE") and " Path          : RoCE" in ours, f"{result} {ours}")
+    other = Server(setting, "bench", "write", "lat", "-F", "-n", "20", "-m", "1024")
+    _, errors = setting.run(*words_to(other, ("write", "lat")), "-n", "20", "-m", "1024")
+    ended(other)
+    check("the ends share memory" in errors, errors)
+    say("shared memory and packets, and flags of packets where there are none")
+
+
 def every_test_runs_at_both_ends(setting):
     for test in TESTS:
         ours, theirs, result = both(setting, test, "-n", "200")
@@ -303,7 +317,8 @@ def strangers_are_told_apart(setting):
 
 
 if __name__ == "__main__":
-    main(every_test_runs_at_both_ends, headers_are_perftests, every_way_of_bandwidth_works, every_way_of_latency_works,
+    main(the_path_is_told, every_test_runs_at_both_ends, headers_are_perftests, every_way_of_bandwidth_works,
+         every_way_of_latency_works,
          duration_ends_by_the_clock, all_sizes_from_2_to_8388608, the_page_of_one_size_is_whole,
          every_time_is_printed_on_request, packets_carry_the_traffic_class, ends_that_disagree_say_in_what,
          flags_that_mean_nothing_are_refused, an_end_that_goes_ends_the_other, an_interrupt_ends_both,
