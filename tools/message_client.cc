@@ -35,9 +35,11 @@ std::unique_ptr<MessageSession> open_message_session(std::string_view command, c
   const Error& error = session.error();
   const Endpoint peer{flags.host, flags.port};
   const bool device = error.code() == ErrorCode::NotFound;
-  status = report_error(command, error,
-                        device ? open_advice(error, flags.device, flags.host.empty() ? nullptr : &peer)
-                               : bench_advice(error.code()));
+  std::string_view advice = bench_advice(error.code());
+  if (device) advice = open_advice(error, flags.device, flags.host.empty() ? nullptr : &peer);
+  if (error.code() == ErrorCode::ConnectionRefused)
+    advice = "Start `verbena bench message` there, or give its TCP port with -p.";
+  status = report_error(command, error, advice);
   return nullptr;
 }
 

@@ -132,6 +132,7 @@ int run_server(const MessageFlags& flags) {
 
 int run_message(const MessageFlags& flags) {
   if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kCommand, wrong);
+  if (flags.matrix()) return run_matrix(kCommand, matrix_flags(flags));
   if (auto fits = check_writable(flags.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
   return flags.client() ? run_client(flags) : run_server(flags);
@@ -146,6 +147,7 @@ void add_message_command(CLI::App& bench, int& status) {
       "Measure message protocols: latency, bandwidth, rate of messages.\n"
       "  verbena bench message        and there  verbena bench message send-receive lat HOST\n"
       "  verbena bench message buffered-write rate --here\n"
+      "  verbena bench message --all [HOST]        all protocols beside each other, and which to take\n"
       "The client says what is measured; a server that was given words takes no others.");
   add_message_flags(*command, *flags);
   command->callback([flags, &status] { status = run_message(*flags); });

@@ -66,10 +66,28 @@ std::string shown_size(const MessageFlags& flags, std::uint32_t size) {
   return flags.all_sizes ? "all of -a" : std::to_string(size);
 }
 
+// What is wrong with flags that ask for all protocols.
+std::string check_matrix(const MessageFlags& flags) {
+  const std::pair<std::string_view, bool> of_one[] = {
+      {"-s", flags.size.has_value()},         {"-D", flags.duration.has_value()},
+      {"--senders", flags.senders.has_value()}, {"--threads", flags.threads.has_value()},
+      {"--batch", flags.batch.has_value()},   {"--window", flags.window.has_value()},
+      {"--ring", flags.ring.has_value()},     {"-e", flags.events},
+      {"--pcap", !flags.device.pcap.empty()}};
+  for (const auto& [name, given] : of_one)
+    if (given) return fmt::format("{} is of one protocol, and -a without a PROTOCOL measures all", name);
+  if (flags.protocol.empty() && flags.port_given) return "-p: the server that -a starts here takes a free port";
+  if (flags.port == 0) return "-p 0 is for the server, which then takes a free port";
+  if (flags.iterations.value_or(0) > kMaxMatrixIterations)
+    return fmt::format("-n: of all protocols at most {}", kMaxMatrixIterations);
+  return "";
+}
+
 }  // namespace
 
 void add_message_flags(CLI::App& command, MessageFlags& flags) {
-  command.add_option("PROTOCOL", flags.protocol, "One of " + protocols() + "; choices follow: direct-read/fenced");
+  command.add_option("PROTOCOL", flags.protocol,
+                     "One of " + protocols() + "; choices follow: direct-read/fenced. With -a alone, HOST may be here");
   command.add_option("MEASURE", flags.measure, "lat, bw (bytes) or rate (messages)")
       ->check(CLI::IsMember({"lat", "bw", "rate"}));
   command.add_option("HOST", flags.host, "The server; without it, be the server");
@@ -83,7 +101,9 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
     require_whole(command.add_option(names, to, what), min, max);
   };
   number("-s,--size", flags.size, "Bytes per message (8; for bw 65536)", 0, kMaxMessageSize);
-  command.add_flag("-a,--all", flags.all_sizes, "All sizes from 1 to 2^20, for lat 0 too");
+  command.add_flag("-a,--all", flags.all_sizes,
+                   "All sizes from 1 to 2^20, for lat 0 too; without a PROTOCOL all protocols by size, over each path, "
+                   "from many senders and threads, as `verbena bench protocols`");
   number("-n,--iters", flags.iterations, "Messages of each sender (1000; for bw 5000, for rate 100000)", 1,
          kMaxMessageIterations);
   number("-D,--duration", flags.duration, "Measure each size this many seconds", 1, kMaxMessageDuration);
@@ -98,9 +118,19 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
   command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
+  command.add_option("--report", flags.report, "Of all protocols: write a page with plots there "
+                                               "[verbena-messages.html]")
+      ->type_name("FILE");
+}
+
+bool MessageFlags::matrix() const {
+  if (!all_sizes || protocol.empty()) return all_sizes;
+  return !here && measure.empty() && protocol.find('/') == std::string::npos && !messaging::parse_kind(protocol);
 }
 
 std::string check_message_flags(const MessageFlags& flags) {
+  if (flags.matrix()) return check_matrix(flags);
+  if (!flags.report.empty()) return "--report is of all protocols: give -a and no PROTOCOL";
   if (!flags.protocol.empty())
     if (const auto kind = messaging::parse_kind(flags.protocol); !kind)
       return fmt::format("{}; protocols are {}", kind.error().context(), protocols());
@@ -120,6 +150,15 @@ std::string check_message_flags(const MessageFlags& flags) {
       return "-e: no message of " + messaging::to_string(test.kind) + " wakes who sleeps";
   }
   return "";
+}
+
+MatrixFlags matrix_flags(const MessageFlags& flags) {
+  MatrixFlags all;
+  all.client = {flags.protocol, flags.device, flags.port, flags.timeout, flags.quiet_frequency, flags.json};
+  all.path = flags.device.path;
+  all.iterations = flags.iterations.value_or(all.iterations);
+  if (!flags.report.empty()) all.report = flags.report;
+  return all;
 }
 
 std::vector<MessageTest> message_tests(const MessageFlags& flags) {

@@ -11,6 +11,7 @@
 #include "tools/bench_settings.h"
 #include "tools/command.h"
 #include "tools/message_end.h"
+#include "tools/message_matrix.h"
 
 namespace verbena::tools {
 
@@ -28,9 +29,11 @@ struct MessageFlags {
   bool events = false;  // -e
   double timeout = 10;  // seconds
   bool quiet_frequency = false;
-  std::string json;
+  std::string json, report;
 
   bool client() const { return here || !host.empty(); }
+  // -a without a PROTOCOL: all of them. One word may stand there nevertheless: HOST.
+  bool matrix() const;
   MessageEndOptions end() const { return {Duration{static_cast<std::int64_t>(timeout * 1e9)}, events}; }
 };
 
@@ -38,7 +41,10 @@ void add_message_flags(CLI::App& command, MessageFlags& flags);
 // What is wrong with the flags, together or on this end; empty when nothing is.
 std::string check_message_flags(const MessageFlags& flags);
 
-// Of flags that are right. All tests of a client, one for each size.
+// Of flags that are right, and of matrix(): what that runs with.
+MatrixFlags matrix_flags(const MessageFlags& flags);
+
+// Of flags that are right, and not of matrix(). All tests of a client, one for each size.
 std::vector<MessageTest> message_tests(const MessageFlags& flags);
 // As the two ends compare them: all that a client's tests are made of; of a server those it was given.
 nlohmann::json message_agreement(const MessageFlags& flags);

@@ -1,140 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // verbena bench protocols: all message protocols, one beside the other.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <nlohmann/json.hpp>
+#include <memory>
 
-#include "tools/bench_common.h"
-#include "tools/json_output.h"
-#include "tools/message_choice.h"
-#include "tools/message_client.h"
 #include "tools/message_command.h"
-#include "tools/message_model.h"
-#include "tools/message_plan.h"
+#include "tools/message_matrix.h"
 #include "tools/number_flags.h"
-#include "tools/report.h"
-#include "tools/safe_path.h"
-#include "tools/say.h"
-#include "tools/signals.h"
 
 namespace verbena::tools {
 
-namespace {
-
-constexpr std::string_view kCommand = "bench protocols";
-constexpr std::uint64_t kMaxIterations = 1'000'000;
-
-struct ProtocolsFlags {
-  MessageClientFlags client;
-  std::vector<std::string> protocols;
-  std::string path;
-  std::uint64_t iterations = MessagePlan{}.iterations;
-  std::string report = "verbena-messages.html";
-};
-
-// What is wrong with the words; empty when nothing is.
-std::string make_plan(const ProtocolsFlags& flags, MessagePlan& plan) {
-  plan.iterations = flags.iterations;
-  if (!flags.path.empty()) plan.paths = {parse_path_choice(flags.path).value_or(PathChoice::Auto)};
-  for (const std::string& name : flags.protocols) {
-    const auto kind = messaging::parse_kind(name);
-    if (!kind) return "--protocol: " + printable(kind.error().context());
-    plan.kinds.push_back(*kind);
-  }
-  return "";
-}
-
-nlohmann::json to_json(const LinearCost& cost) { return {{"us", cost.fixed}, {"ns_per_byte", cost.per_byte * 1e3}}; }
-
-nlohmann::json json_of(const MessageReport& report, const Result<void>& outcome) {
-  nlohmann::json all{{"command", std::string(kCommand)}, {"local", report.local}, {"remote", report.remote},
-                     {"ok", outcome.has_value()}};
-  if (!outcome) all["error"] = error_json(outcome.error());
-  for (const char* name : {"results", "failures", "models", "choices"}) all[name] = nlohmann::json::array();
-  for (const MessageRow& row : report.rows) all["results"].push_back(to_json(row));
-  for (const auto& [test, why] : report.failures) all["failures"].push_back({{"test", to_json(test)}, {"why", why}});
-  for (const MessageModel& model : fit_all_models(report.rows))
-    all["models"].push_back({{"protocol", messaging::to_string(model.kind)},
-                             {"path", std::string(to_string(model.path))},
-                             {"overhead", to_json(model.overhead)},
-                             {"latency", to_json(model.latency)},
-                             {"gap", to_json(model.gap)},
-                             {"typical_error", typical_error(predictions(model, report.rows))}});
-  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local, PathChoice::Auto})
-    for (const MessageWish wish : kMessageWishes)
-      if (const auto choice = recommend_measured(report.rows, wish, path))
-        all["choices"].push_back({{"path", std::string(to_string(path))},
-                                  {"wish", std::string(to_string(wish))},
-                                  {"protocol", messaging::to_string(choice->row.kind)},
-                                  {"reason", choice->reason}});
-  return all;
-}
-
-void print_choices(const MessageReport& report, const std::vector<PathChoice>& paths) {
-  for (const PathChoice path : paths) {
-    bool first = true;
-    for (const MessageWish wish : kMessageWishes) {
-      const auto choice = recommend_measured(report.rows, wish, path);
-      if (!choice) continue;
-      if (std::exchange(first, false)) say(stdout, "over {}\n", words_for(path));
-      say(stdout, "  {:<30} {}\n", to_string(wish), choice->reason);
-    }
-  }
-  for (const auto& [test, why] : report.failures)
-    say(stdout, "failed over {}: {}, {} senders, {} threads: {}\n", words_for(test.path), test.name(), test.senders,
-        test.threads, why);
-}
-
-Result<void> write_results(const ProtocolsFlags& flags, const MessageReport& report, const Result<void>& outcome) {
-  if (!flags.client.json.empty()) {
-    const std::string text = json_text(json_of(report, outcome));
-    if (auto written = write_file(flags.client.json, text); !written) return written;
-  }
-  if (report.rows.empty()) return {};
-  auto written = write_file(flags.report, message_page(report));
-  if (written)
-    say(stdout, "{} tests, {} failed; plots, models and numbers are in {}\n",
-        report.rows.size() + report.failures.size(), report.failures.size(), printable(flags.report));
-  return written;
-}
-
-int run_protocols(const ProtocolsFlags& flags) {
-  MessagePlan plan;
-  if (const std::string wrong = make_plan(flags, plan); !wrong.empty()) return report_usage(kCommand, wrong);
-  for (const std::string& name : {flags.client.json, flags.report})
-    if (auto fits = check_writable(name); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
-  if (!flags.client.quiet_frequency) warn_of_frequency();
-  const StopSignals signals;
-  int status = kExitOk;
-  const auto session =
-      open_message_session(kCommand, flags.client, false, [&] { return signals.requested(); }, status);
-  if (!session) return status;
-  MessageReport report{session->devices().address().to_string(), session->remote(), {}, {}};
-  Result<void> outcome;
-  {
-    TestCounter counter(count_tests(plan));
-    const MessageRunner runner{[&](const MessageTest& test) {
-                                 counter.begin(test);
-                                 return session->run(test);
-                               },
-                               [&] { return session->over(); }};
-    outcome = run_plan(plan, runner, report);
-  }
-  session->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
-  print_choices(report, plan.paths);
-  const auto written = write_results(flags, report, outcome);
-  std::fflush(stdout);
-  if (!outcome) return report_error(kCommand, outcome.error(), bench_advice(outcome.error().code()));
-  if (!written) return report_error(kCommand, written.error(), kWritableFiles);
-  return report.rows.empty() ? report_failure(kCommand, "no test came to its end", "") : kExitOk;
-}
-
-}  // namespace
-
 void add_protocols_command(CLI::App& bench, int& status) {
-  auto flags = std::make_shared<ProtocolsFlags>();
+  auto flags = std::make_shared<MatrixFlags>();
   CLI::App* command = bench.add_subcommand(
       "protocols",
       "Measure all message protocols and say which to take: by size, over each path, many senders, many threads.\n"
@@ -152,10 +28,10 @@ void add_protocols_command(CLI::App& bench, int& status) {
   require_whole(command->add_option("-n,--iters", flags->iterations,
                                     "Messages of a latency; ten times as many of a rate, fewer of large ones")
                     ->capture_default_str(),
-                1, kMaxIterations);
+                1, kMaxMatrixIterations);
   command->add_option("--report", flags->report, "Write a page with plots there")->type_name("FILE")
       ->capture_default_str();
-  command->callback([flags, &status] { status = run_protocols(*flags); });
+  command->callback([flags, &status] { status = run_matrix("bench protocols", *flags); });
 }
 
 }  // namespace verbena::tools

@@ -135,7 +135,7 @@ def ends_that_disagree_say_in_what(setting):
              (("send-receive", "lat"), (), ("send-receive", "bw"), "MEASURE is bw here and lat there"),
              (("shared-write",), (), ("shared-write/double-mapped", "bw"), "PROTOCOL is shared-write/double-mapped"),
              ((), ("-s", "100"), ("send-receive", "lat"), "-s is 8 here and 100 there"),
-             ((), ("-a",), ("send-receive", "lat"), "-s is 8 here and all of -a there"),
+             (("send-receive",), ("-a",), ("send-receive", "lat"), "-s is 8 here and all of -a there"),
              ((), ("--path", "roce"), ("send-receive", "lat", "--path", "local"), "--path is local here"),
              ((), ("-D", "3"), ("send-receive", "lat"), "-D is not given here and 3 there"),
              ((), ("--senders", "2"), ("send-receive", "bw"), "--senders is 1 here and 2 there")]
@@ -189,7 +189,11 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send-receive", "lat", "--here", "--batch", "2"), "no batch"),
              (("send-receive", "bw", "--here", "-s", "0"), "no bytes"),
              (("send-receive", "bw", "--here", "--threads", "2", "--pcap", "x"), "--pcap"),
-             (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps")]
+             (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps"),
+             (("-a", "-s", "8"), "one protocol"), (("-a", "host", "--senders", "2"), "one protocol"),
+             (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
+             (("carrier/pigeon", "-a"), "protocols are send-receive"),
+             (("send-receive", "-a", "--report", "x"), "all protocols")]
     for words, told in cases:
         output, errors = setting.run("bench", "message", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")

@@ -15,6 +15,9 @@ DRAWING = "{http://www.w3.org/2000/svg}"
 TESTS = 6 + 6 + 1 + 4 + 2  # of a kind over a path: by size two ways, a batch, by senders, by threads
 WISHES = {"lowest latency", "most small messages", "most bytes in large messages", "many senders, little memory"}
 
+ALL = {"send-receive", "shared-receive", "direct-write", "buffered-write", "shared-write", "direct-read",
+       "buffered-read"}
+
 
 def load(file):
     with open(file, encoding="utf-8") as result:
@@ -64,6 +67,25 @@ def the_page_is_whole(page, kinds):
     check(sum(len(row) == 13 for row in rows) == 4 * TESTS + 1, "a row for each test")
     check(sum(len(row) == 9 for row in rows) == 14, "the properties of thirteen kinds")
     check(not re.search(r"src=|href=|url\(|@import|<script", text), "the page needs something beside itself")
+
+
+def all_of_bench_message_without_a_protocol_is_a_comparison(setting):
+    file, page = setting.path("all.json"), setting.path("all.html")
+    words = ("bench", "message", "--all", "-n", "2", "--path", "local", "-F", "--json", file, "--report", page)
+    output, _ = setting.run(*words)
+    result = load(file)
+    check(result["ok"] and result["command"] == "bench message", result)
+    kinds = {one["test"]["protocol"] for one in result["results"]}
+    check({name.split("/")[0] for name in kinds} == ALL and len(result["results"]) == TESTS * len(kinds), kinds)
+    check(page in output and os.path.getsize(page) > 0, output)
+    # And with a server elsewhere, over both paths.
+    server = Server(setting, "bench", "message", "-F")
+    host, port = server.address.rsplit(":", 1)
+    setting.run("bench", "message", "-a", host, "-p", port, "-n", "1", "-F", "--json", file, "--report", page)
+    check({one["test"]["path"] for one in load(file)["results"]} == {"roce", "local"}, "a path was not measured")
+    server.process.communicate(timeout=PATIENCE)
+    check(server.process.returncode == 0, server.errors())
+    say(output.splitlines()[-1])
 
 
 def one_path_and_one_protocol_are_enough(setting):
@@ -167,6 +189,7 @@ def an_interrupt_ends_both_and_keeps_what_there_is(setting):
 
 
 if __name__ == "__main__":
-    main(a_comparison_measures_both_paths_and_says_what_to_take, one_path_and_one_protocol_are_enough,
+    main(a_comparison_measures_both_paths_and_says_what_to_take,
+         all_of_bench_message_without_a_protocol_is_a_comparison, one_path_and_one_protocol_are_enough,
          a_server_elsewhere_serves_a_comparison_and_a_tuning, a_tuning_recommends_what_it_measured,
          what_makes_no_sense_is_refused, an_interrupt_ends_both_and_keeps_what_there_is)

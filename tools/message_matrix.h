@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `verbena bench protocols` and `verbena bench message --all` do: all message protocols, one beside the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/message_client.h"
+#include "tools/message_plan.h"
+
+namespace verbena::tools {
+
+inline constexpr std::uint64_t kMaxMatrixIterations = 1'000'000;
+
+struct MatrixFlags {
+  MessageClientFlags client;
+  std::vector<std::string> protocols;  // empty: those worth a comparison
+  std::string path;                    // empty: packets and shared memory
+  std::uint64_t iterations = MessagePlan{}.iterations;
+  std::string report = "verbena-messages.html";
+};
+
+// Measures, says which to take, and writes the page and the JSON. The exit status of `command`.
+int run_matrix(std::string_view command, const MatrixFlags& flags);
+
+}  // namespace verbena::tools
