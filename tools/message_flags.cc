@@ -69,10 +69,10 @@ std::string shown_size(const MessageFlags& flags, std::uint32_t size) {
 // What is wrong with flags that ask for all protocols.
 std::string check_matrix(const MessageFlags& flags) {
   const std::pair<std::string_view, bool> of_one[] = {
-      {"-s", flags.size.has_value()},         {"-D", flags.duration.has_value()},
+      {"-s", flags.size.has_value()},        {"-D", flags.duration.has_value()},
       {"--senders", flags.senders.has_value()}, {"--threads", flags.threads.has_value()},
-      {"--batch", flags.batch.has_value()},   {"--window", flags.window.has_value()},
-      {"--ring", flags.ring.has_value()},     {"-e", flags.events},
+      {"--batch", flags.batch.has_value()},  {"--window", flags.window.has_value()},
+      {"--ring", flags.ring.has_value()},    {"-e", flags.events},
       {"--pcap", !flags.device.pcap.empty()}};
   for (const auto& [name, given] : of_one)
     if (given) return fmt::format("{} is of one protocol, and -a without a PROTOCOL measures all", name);
@@ -121,6 +121,7 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   command.add_option("--report", flags.report, "Of all protocols: write a page with plots there "
                                                "[verbena-messages.html]")
       ->type_name("FILE");
+  add_kinds_flag(command, "--kinds", flags.kinds);
 }
 
 bool MessageFlags::matrix() const {
@@ -131,6 +132,7 @@ bool MessageFlags::matrix() const {
 std::string check_message_flags(const MessageFlags& flags) {
   if (flags.matrix()) return check_matrix(flags);
   if (!flags.report.empty()) return "--report is of all protocols: give -a and no PROTOCOL";
+  if (!flags.kinds.empty()) return "--kinds is of all protocols: give -a and no PROTOCOL";
   if (!flags.protocol.empty())
     if (const auto kind = messaging::parse_kind(flags.protocol); !kind)
       return fmt::format("{}; protocols are {}", kind.error().context(), protocols());
@@ -155,6 +157,7 @@ std::string check_message_flags(const MessageFlags& flags) {
 MatrixFlags matrix_flags(const MessageFlags& flags) {
   MatrixFlags all;
   all.client = {flags.protocol, flags.device, flags.port, flags.timeout, flags.quiet_frequency, flags.json};
+  all.kinds = flags.kinds;
   all.path = flags.device.path;
   all.iterations = flags.iterations.value_or(all.iterations);
   if (!flags.report.empty()) all.report = flags.report;

@@ -29,7 +29,9 @@ struct MessageFlags {
   bool events = false;  // -e
   double timeout = 10;  // seconds
   bool quiet_frequency = false;
-  std::string json, report;
+  std::string json;
+  std::string report;              // of matrix(), as the next
+  std::vector<std::string> kinds;  // --kinds
 
   bool client() const { return here || !host.empty(); }
   // -a without a PROTOCOL: all of them. One word may stand there nevertheless: HOST.

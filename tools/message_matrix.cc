@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -24,11 +25,9 @@ namespace {
 std::string make_plan(const MatrixFlags& flags, MessagePlan& plan) {
   plan.iterations = flags.iterations;
   if (!flags.path.empty()) plan.paths = {parse_path_choice(flags.path).value_or(PathChoice::Auto)};
-  for (const std::string& name : flags.protocols) {
-    const auto kind = messaging::parse_kind(name);
-    if (!kind) return "--protocol: " + printable(kind.error().context());
-    plan.kinds.push_back(*kind);
-  }
+  auto kinds = kinds_named(flags.kinds);
+  if (!kinds) return "--kinds: " + printable(kinds.error().context());
+  plan.kinds = std::move(*kinds);
   return "";
 }
 
@@ -88,6 +87,15 @@ Result<void> write_results(std::string_view command, const MatrixFlags& flags, c
 }
 
 }  // namespace
+
+void add_kinds_flag(CLI::App& command, const std::string& names, std::vector<std::string>& kinds) {
+  command.add_option(names, kinds, "These alone: direct-read,buffered-write/reversed; all: every protocol with every "
+                                   "choice")
+      ->type_name("all|LIST")
+      ->expected(1)
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 int run_matrix(std::string_view command, const MatrixFlags& flags) {
   MessagePlan plan;

@@ -11,8 +11,6 @@ namespace verbena::tools {
 
 namespace {
 
-using messaging::Protocol;
-
 constexpr std::uint32_t kSizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
 constexpr std::uint32_t kSmall = 64;  // of tests by numbers of senders and threads
 constexpr std::uint32_t kSenders[] = {1, 4, 16, 64};
@@ -53,24 +51,13 @@ MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_
 
 }  // namespace
 
-std::vector<messaging::Kind> compared_kinds() {
-  std::vector<messaging::Kind> kinds;
-  for (const Protocol protocol : messaging::all_protocols()) {
-    kinds.push_back({.protocol = protocol});
-    if (protocol == Protocol::BufferedWrite)
-      for (const auto commit : {messaging::Commit::Offset, messaging::Commit::Reversed})
-        kinds.push_back({.protocol = protocol, .commit = commit, .acknowledge = messaging::Acknowledge::Read});
-  }
-  return kinds;
-}
-
 MessageTest probe_of(PathChoice path) {
-  return by_size({.protocol = Protocol::SendReceive}, path, MessageMeasure::Latency, 8, 8);
+  return by_size({.protocol = messaging::Protocol::SendReceive}, path, MessageMeasure::Latency, 8, 8);
 }
 
 std::vector<MessageTest> tests_of(const MessagePlan& plan, PathChoice path) {
   std::vector<MessageTest> tests;
-  for (const messaging::Kind& kind : plan.kinds.empty() ? compared_kinds() : plan.kinds) {
+  for (const messaging::Kind& kind : plan.kinds) {
     for (const std::uint32_t size : kSizes)
       tests.push_back(by_size(kind, path, MessageMeasure::Latency, size, plan.iterations));
     for (const std::uint32_t size : kSizes) {

@@ -7,18 +7,16 @@
 #include <functional>
 #include <vector>
 
+#include "tools/message_kinds.h"
 #include "tools/message_report.h"
 
 namespace verbena::tools {
 
 struct MessagePlan {
-  std::vector<messaging::Kind> kinds;  // empty: those worth a comparison
+  std::vector<messaging::Kind> kinds = compared_kinds();
   std::vector<PathChoice> paths{PathChoice::Roce, PathChoice::Local};
   std::uint64_t iterations = 1000;  // of a latency; streams have ten times as many, large messages fewer
 };
-
-// Those that are compared: of a ring's choices the usual and the one that leaves its receiver idle.
-std::vector<messaging::Kind> compared_kinds();
 
 // A message of 8 bytes of the plainest kind: a path over which it does not go is not there.
 MessageTest probe_of(PathChoice path);

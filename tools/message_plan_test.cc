@@ -47,6 +47,21 @@ TEST(MessagePlan, has_every_protocol_by_size_batch_senders_and_threads_over_both
   EXPECT_EQ(count_tests(plan), all);
 }
 
+TEST(MessagePlan, knows_every_kind_once_and_compares_some_of_them) {
+  std::set<std::string> all, plain;
+  for (const messaging::Kind& kind : all_kinds()) EXPECT_TRUE(all.insert(to_string(kind)).second) << to_string(kind);
+  EXPECT_EQ(all.size(), 21u);
+  for (const messaging::Kind& kind : plain_kinds()) EXPECT_TRUE(all.contains(to_string(kind))) << to_string(kind);
+  for (const messaging::Kind& kind : compared_kinds()) EXPECT_TRUE(plain.insert(to_string(kind)).second);
+  EXPECT_EQ(plain.size(), 10u);
+  EXPECT_TRUE(plain.contains("buffered-write/reversed"));
+  EXPECT_EQ(kinds_named({"direct-read", "all"}).value(), all_kinds());
+  EXPECT_EQ(kinds_named({}).value(), compared_kinds());
+  EXPECT_EQ(kinds_named({"shared-write", "shared-write"}).value(), std::vector{test_kind("shared-write")});
+  EXPECT_FALSE(kinds_named({"shared-write", "pigeons"}));
+  EXPECT_FALSE(kinds_named({"all", "pigeons"}));
+}
+
 TEST(MessagePlan, is_enough_for_a_model_and_a_choice_for_every_wish) {
   MessageReport report;
   const MessageRunner runner{[](const MessageTest& test) -> Result<MessageRow> { return measured(test); },

@@ -8,6 +8,7 @@
 
 #include "tools/html_page.h"
 #include "tools/message_choice.h"
+#include "tools/message_kinds.h"
 #include "tools/message_model.h"
 #include "tools/progress.h"
 #include "tools/svg_plot.h"
@@ -61,9 +62,12 @@ std::string figure_of(View view, const Rows& rows, PathChoice path) {
   }
   if (kinds.empty()) return "";
   std::string figures;
-  for (std::size_t first = 0; first < kinds.size(); first += kMaxSeries) {
+  const std::string title = view.plot.title;
+  const std::size_t parts = (kinds.size() + kMaxSeries - 1) / kMaxSeries;
+  for (std::size_t part = 0; part < parts; ++part) {
     view.plot.series.clear();
-    for (std::size_t i = first; i < std::min(first + kMaxSeries, kinds.size()); ++i)
+    if (parts > 1) view.plot.title = fmt::format("{} ({} of {})", title, part + 1, parts);
+    for (std::size_t i = part * kinds.size() / parts; i < (part + 1) * kinds.size() / parts; ++i)
       view.plot.series.push_back(
           {messaging::to_string(kinds[i].first), {kinds[i].second.begin(), kinds[i].second.end()}});
     figures += html_figure(svg_by_size(view.plot));
@@ -124,28 +128,13 @@ std::string choices(const Rows& rows) {
   return body + "</table>\n";
 }
 
-// Every kind whose properties differ, and those of rings that were measured.
-std::vector<messaging::Kind> all_kinds() {
-  std::vector<messaging::Kind> kinds;
-  for (const messaging::Protocol protocol : messaging::all_protocols()) {
-    kinds.push_back({.protocol = protocol});
-    if (protocol == messaging::Protocol::DirectRead) kinds.push_back({.protocol = protocol, .fenced = true});
-    if (protocol != messaging::Protocol::BufferedWrite) continue;
-    kinds.pop_back();
-    for (const auto commit : {messaging::Commit::Immediate, messaging::Commit::Offset, messaging::Commit::Reversed})
-      for (const auto acknowledge : {messaging::Acknowledge::Send, messaging::Acknowledge::Read})
-        kinds.push_back({.protocol = protocol, .commit = commit, .acknowledge = acknowledge});
-  }
-  return kinds;
-}
-
 std::string properties() {
   constexpr std::string_view kPassive[] = {"–", "sender", "receiver"};
   std::string body = "<h2>What each gives</h2>\n<table>\n";
   body += html_row("th", {"protocol", "copied by nobody", "short ones take little", "issues nothing", "wakes a sleeper",
                           "held ones hold up none", "senders share memory", "needs order in a WRITE",
                           "round trips before"}, 1);
-  for (const messaging::Kind& kind : all_kinds()) {
+  for (const messaging::Kind& kind : plain_kinds()) {
     const messaging::Traits traits = traits_of(kind);
     body += html_row("td", {messaging::to_string(kind), yes(traits.zero_copy), yes(traits.variable_size),
                             std::string(kPassive[static_cast<std::size_t>(traits.passive)]), yes(traits.interrupts),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tools/message_choice.h"
+#include "tools/message_kinds.h"
 #include "tools/test_message_rows.h"
 
 namespace verbena::tools {
@@ -163,6 +164,19 @@ TEST(MessageReport, gives_each_path_plots_of_its_own) {
   EXPECT_EQ(count(page, "<h2>Over packets</h2>"), 1u);
   EXPECT_EQ(count(page, "<h2>Over shared memory</h2>"), 1u);
   EXPECT_EQ(count(page, "send-receive, 4096 bytes: "), 6u);
+}
+
+TEST(MessageReport, says_of_a_plot_in_parts_which_part_it_is) {
+  MessageReport report{"a", "b", {}, {}};
+  for (const messaging::Kind& kind : all_kinds())
+    for (const MessageRow& row : test_rows(kind, kQuick)) report.rows.push_back(row);
+  const std::string page = message_page(report);
+  expect_balanced(page);
+  EXPECT_EQ(count(page, "<svg"), 9u);
+  for (const char* part : {"1 of 3", "2 of 3", "3 of 3"})
+    EXPECT_EQ(count(page, "<title>Latency by size, packets (" + std::string(part) + ")</title>"), 1u) << part;
+  for (const messaging::Kind& kind : all_kinds())
+    EXPECT_EQ(count(page, ">" + to_string(kind) + ", 512 bytes: "), 3u) << to_string(kind);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <bit>
 #include <utility>
 
+#include "tools/message_kinds.h"
 #include "tools/safe_path.h"
 
 namespace verbena::tools {
@@ -23,11 +24,6 @@ constexpr std::array<std::uint64_t, 5> kRings{64 << 10, 256 << 10, 1 << 20, 4 <<
 constexpr std::uint32_t kUsualWindow = 64;
 constexpr std::uint64_t kUsualRing = 1 << 20, kMostInFlight = 256 << 20, kBytesOfTest = 256 << 20;
 constexpr std::uint64_t kRingMessages = 4, kHeaderBytes = 64;
-
-bool has_ring(const Kind& kind) {
-  return kind.protocol == Protocol::BufferedWrite || kind.protocol == Protocol::SharedWrite ||
-         kind.protocol == Protocol::BufferedRead;
-}
 
 std::uint64_t least_ring(std::uint32_t size) { return std::bit_ceil(kRingMessages * (size + kHeaderBytes)); }
 
@@ -152,14 +148,7 @@ std::string code_of(const Kind& kind) {
 }  // namespace
 
 std::vector<Kind> kinds_to_tune(const TuneSettings& settings) {
-  std::vector<Kind> all;
-  for (const Protocol protocol : messaging::all_protocols()) {
-    all.push_back({.protocol = protocol});
-    if (protocol != Protocol::BufferedWrite) continue;
-    for (const Commit commit : {Commit::Offset, Commit::Reversed})
-      for (const Acknowledge acknowledge : {Acknowledge::Send, Acknowledge::Read})
-        all.push_back({.protocol = protocol, .commit = commit, .acknowledge = acknowledge});
-  }
+  std::vector<Kind> all = plain_kinds();
   if (settings.sleeping) std::erase_if(all, [](const Kind& kind) { return !traits_of(kind).interrupts; });
   return all;
 }

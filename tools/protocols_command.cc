@@ -17,10 +17,7 @@ void add_protocols_command(CLI::App& bench, int& status) {
       "  verbena bench protocols             on this machine\n"
       "  verbena bench protocols HOST        with a `verbena bench message` there");
   add_message_client_flags(*command, flags->client);
-  command->add_option("--protocol", flags->protocols, "This one alone, with its choices; may be given again")
-      ->type_name("PROTOCOL")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_kinds_flag(*command, "--kinds,--protocol", flags->kinds);
   command->add_option("--path", flags->path, "By shared memory (local), packets (roce), or what comes by itself (auto) "
                                              "alone; otherwise local and roce, as far as they are there")
       ->type_name("PATH")

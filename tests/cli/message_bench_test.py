@@ -193,7 +193,8 @@ def flags_that_mean_nothing_are_refused(setting):
              (("-a", "-s", "8"), "one protocol"), (("-a", "host", "--senders", "2"), "one protocol"),
              (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
              (("carrier/pigeon", "-a"), "protocols are send-receive"),
-             (("send-receive", "-a", "--report", "x"), "all protocols")]
+             (("send-receive", "-a", "--report", "x"), "all protocols"),
+             (("send-receive", "lat", "--here", "--kinds", "all"), "all protocols")]
     for words, told in cases:
         output, errors = setting.run("bench", "message", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")

@@ -90,8 +90,13 @@ def all_of_bench_message_without_a_protocol_is_a_comparison(setting):
 
 def one_path_and_one_protocol_are_enough(setting):
     _, result, _ = protocols(setting, "--path", "local", kinds=("shared-write",))
+    kinds = ["shared-write/double-mapped", "direct-read/fenced"]
     check({(one["test"]["protocol"], one["test"]["path"]) for one in result["results"]} == {("shared-write", "local")},
           result)
+    file = setting.path("kinds.json")
+    setting.run("bench", "message", "-a", "--kinds", ",".join(kinds), "--path", "roce", "-n", "1", "-F", "--json", file,
+                "--report", setting.path("kinds.html"))
+    check(list(dict.fromkeys(one["test"]["protocol"] for one in load(file)["results"])) == kinds, "other kinds")
     say(f"{len(result['results'])} tests")
 
 
@@ -146,7 +151,7 @@ def a_tuning_recommends_what_it_measured(setting):
     output, result = tuned(setting, "--goal", "rate", "-s", "32", "--senders", "2", "--path", "local")
     for member in ("window", "batch", "ring_bytes"):
         check(len({one["test"][member] for one in result["steps"]}) > 1, f"one {member} alone: {result['steps']}")
-    check(len({one["test"]["protocol"] for one in result["steps"]}) == 11, result["steps"])
+    check(len({one["test"]["protocol"] for one in result["steps"]}) >= 13, result["steps"])
     check({one["test"]["senders"] for one in result["steps"]} == {2}, result["steps"])
     check({one["test"]["path"] for one in result["steps"]} == {"local"}, result["steps"])
     say(next(line for line in output.splitlines() if line.startswith("best: ")))
@@ -161,6 +166,7 @@ def what_makes_no_sense_is_refused(setting):
              (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "64k"), 2, "'64k'"),
              (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
              (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),
+             (("bench", "message", "-a", "--kinds", "direct-read,pigeons"), 2, "pigeons"),
              (("bench", "protocols", "-n", "0"), 2, "--iters"),
              (("bench", "protocols", "--report", "/nowhere/page.html"), 1, "/nowhere/page.html"),
              (("bench", "protocols", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/message_kinds.h"
+
+#include <algorithm>
+
+namespace verbena::tools {
+
+using messaging::Acknowledge, messaging::Commit, messaging::Kind, messaging::Protocol, messaging::RingMemory;
+
+bool has_ring(const Kind& kind) {
+  return kind.protocol == Protocol::BufferedWrite || kind.protocol == Protocol::SharedWrite ||
+         kind.protocol == Protocol::BufferedRead;
+}
+
+std::vector<Kind> plain_kinds() {
+  std::vector<Kind> kinds;
+  for (const Protocol protocol : messaging::all_protocols()) {
+    if (protocol == Protocol::BufferedWrite) {
+      for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
+        for (const Acknowledge acknowledge : {Acknowledge::Send, Acknowledge::Read})
+          kinds.push_back({.protocol = protocol, .commit = commit, .acknowledge = acknowledge});
+      continue;
+    }
+    kinds.push_back({.protocol = protocol});
+    if (protocol == Protocol::DirectRead) kinds.push_back({.protocol = protocol, .fenced = true});
+  }
+  return kinds;
+}
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds;
+  for (Kind kind : plain_kinds()) {
+    kinds.push_back(kind);
+    kind.ring = RingMemory::DoubleMapped;
+    if (has_ring(kind)) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+std::vector<Kind> compared_kinds() {
+  std::vector<Kind> kinds;
+  for (const Protocol protocol : messaging::all_protocols()) {
+    kinds.push_back({.protocol = protocol});
+    if (protocol != Protocol::BufferedWrite) continue;
+    kinds.push_back({.protocol = protocol, .commit = Commit::Reversed});
+    for (const Commit commit : {Commit::Offset, Commit::Reversed})
+      kinds.push_back({.protocol = protocol, .commit = commit, .acknowledge = Acknowledge::Read});
+  }
+  return kinds;
+}
+
+Result<std::vector<Kind>> kinds_named(const std::vector<std::string>& names) {
+  if (names.empty()) return compared_kinds();
+  std::vector<Kind> kinds;
+  bool all = false;
+  for (const std::string& name : names) {
+    all = all || name == "all";
+    if (name == "all") continue;
+    const auto kind = messaging::parse_kind(name);
+    if (!kind) return kind.error();
+    if (std::ranges::find(kinds, *kind) == kinds.end()) kinds.push_back(*kind);
+  }
+  return all ? all_kinds() : kinds;
+}
+
+}  // namespace verbena::tools

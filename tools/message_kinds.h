@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of message protocols that are measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "verbena/base/result.h"
+#include "verbena/messaging/protocol.h"
+
+namespace verbena::tools {
+
+bool has_ring(const messaging::Kind& kind);
+
+// Every protocol with every choice it has.
+std::vector<messaging::Kind> all_kinds();
+// All but those whose ring is mapped twice: their traits are those of the others.
+std::vector<messaging::Kind> plain_kinds();
+// Those worth a comparison: of a ring's choices the usual, the one within one WRITE, and those that leave the receiver
+// idle.
+std::vector<messaging::Kind> compared_kinds();
+// Of names; "all" are all. No name: compared_kinds(). Errors: those of messaging::parse_kind().
+Result<std::vector<messaging::Kind>> kinds_named(const std::vector<std::string>& names);
+
+}  // namespace verbena::tools
