@@ -28,28 +28,39 @@ MessageTest first_test(const TuneSettings& settings, const messaging::Kind& kind
 
 struct TuneStep {
   MessageTest test{};
-  std::optional<MessageRow> row{};  // nothing: it failed
+  std::optional<MessageRow> row{};  // nothing: it failed. Of a repeated one: the best of the repetitions
   std::string why{};                // then; printable
+  std::vector<double> merits{};     // of all its runs
+  // It was among the best, and measured again.
+  bool repeated() const { return merits.size() > 1; }
+  // How much better the best of its runs was than the worst: 0.2 is 20 % better.
+  double spread() const;
 };
 struct TuneOutcome {
   MessageRow best{};
   MessageRow usual{};           // what the defaults of the kind that is best do
-  std::vector<TuneStep> steps;  // all that was measured, in order; no test twice
+  std::vector<TuneStep> steps;  // all that was measured, in order
 };
 
 // Better is a larger number: 1 / microseconds, or messages per second.
 double merit_of(const MessageRow& row);
 
-// Searches one coordinate after the other, from the best so far: protocol, window, batch, ring; and again, until a
-// round changes nothing or two are done. Better is what is kWorthwhile times as good, or better at all with no more
-// memory: less is noise. `run` measures; `over`: it will not any more.
+// Searches one coordinate after the other, from the best so far: protocol, window, batch, ring and how it is mapped;
+// and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good, or better at
+// all with no more memory: less is noise. The best by then, and the kBestRepeated that did most, run kRepeats times
+// more, in turn: the best of each of these decides. `run` measures; `over`: it will not any more.
 // Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
+inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;
+// What differs by more from one run to the next says little.
+inline constexpr double kUnsteady = 0.2;
 using TuneRun = std::function<Result<MessageRow>(const MessageTest&)>;
 Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over);
 
 // "messaging::Options options{...};" for both ends, and how to hand messages over when there is a batch.
 std::string options_code(const MessageTest& test);
+// "window 64, batches of 16, ring of 1024 KiB", as far as the protocol has them.
+std::string settings_text(const MessageTest& test);
 // "12.3 µs one way", "1.2 million messages/s", "3.4 GB/s"
 std::string result_text(const MessageRow& row);
 

@@ -59,10 +59,11 @@ Result<MessageRow> run_a_while(MessageSession& session, MessageTest test) {
   return session.run(test);
 }
 
-std::string setting_text(const MessageTest& test) {
-  std::string text = fmt::format("{}, window {}", messaging::to_string(test.kind), test.window);
-  if (test.batch > 1) text += fmt::format(", batches of {}", test.batch);
-  return text + fmt::format(", ring of {} KiB", test.ring_bytes / 1024);
+std::string spread_text(const TuneStep& step) {
+  const double spread = step.spread();
+  const std::string how = spread < 1 ? fmt::format("{:.0f} % better than", spread * 100)
+                                     : fmt::format("{:.3g} times as good as", spread + 1);
+  return fmt::format("the best of {} runs was {} the worst", step.merits.size(), how);
 }
 
 // Each kind with the best that it did, the best first.
@@ -85,12 +86,24 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
     say(stdout, "  {:<32} {}\n", to_string(step->test.kind), result_text(*step->row));
   for (const TuneStep& step : outcome.steps)
     if (!step.row) say(stdout, "  {:<32} failed: {}\n", to_string(step.test.kind), step.why);
-  say(stdout, "best: {}: {}", setting_text(outcome.best.test), result_text(outcome.best));
-  if (outcome.usual.test.batch != outcome.best.test.batch || outcome.usual.test.window != outcome.best.test.window ||
-      outcome.usual.test.ring_bytes != outcome.best.test.ring_bytes)
-    say(stdout, "; with window {} and ring of {} KiB: {}", outcome.usual.test.window,
-        outcome.usual.test.ring_bytes / 1024, result_text(outcome.usual));
-  say(stdout, "\n\nAt both ends:\n\n{}", options_code(outcome.best.test));
+  const MessageTest &best = outcome.best.test, &usual = outcome.usual.test;
+  say(stdout, "best: {}, {}: {}", to_string(best.kind), settings_text(best), result_text(outcome.best));
+  if (settings_text(usual) != settings_text(best) || usual.kind != best.kind)
+    say(stdout, "; {}, {}: {}", to_string(usual.kind), settings_text(usual), result_text(outcome.usual));
+  say(stdout, "\n");
+  for (const TuneStep& step : outcome.steps)
+    if (step.repeated() && step.spread() > kUnsteady)
+      say(stdout, "unsteady: {}, {}: {}; another tuning may choose otherwise\n", to_string(step.test.kind),
+          settings_text(step.test), spread_text(step));
+  say(stdout, "\nAt both ends:\n\n{}", options_code(best));
+}
+
+nlohmann::json step_json(const TuneStep& step) {
+  if (!step.row) return {{"test", to_json(step.test)}, {"why", step.why}};
+  nlohmann::json json = to_json(*step.row);
+  json["runs"] = step.merits.size();
+  json["spread"] = step.spread();
+  return json;
 }
 
 Result<void> write_json(const TuneFlags& flags, MessageSession& session, const Result<TuneOutcome>& outcome) {
@@ -110,9 +123,7 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
     all["usual"] = to_json(outcome->usual);
     all["options"] = options_code(outcome->best.test);
     all["steps"] = nlohmann::json::array();
-    for (const TuneStep& step : outcome->steps)
-      all["steps"].push_back(step.row ? to_json(*step.row)
-                                      : nlohmann::json{{"test", to_json(step.test)}, {"why", step.why}});
+    for (const TuneStep& step : outcome->steps) all["steps"].push_back(step_json(step));
   }
   return write_file(flags.client.json, json_text(all));
 }
