@@ -43,6 +43,7 @@ polyline.s9, .key.s9 { stroke: var(--c9); } circle.s9 { fill: var(--c9); }
 table { width: 100%; border-collapse: separate; border-spacing: 0; font-variant-numeric: tabular-nums; }
 th, td { padding: 7px 14px; text-align: right; border-bottom: 1px solid var(--line); } tr:last-child td { border: 0; }
 th { color: var(--soft); font-weight: 600; font-size: 13px; }
+.warning { border-left: 4px solid var(--c6); padding-left: 12px; }
 td.word, th.word { text-align: left; } summary { cursor: pointer; margin: 12px 0; }
 )";
 

@@ -18,6 +18,7 @@ namespace verbena::tools {
 namespace {
 
 constexpr double kMebibyte = 1 << 20;
+constexpr double kMuchError = 0.3;  // typical error of a model that says little
 constexpr std::size_t kMaxSeries = 10;  // that the page has colours for
 
 using Rows = std::vector<MessageRow>;
@@ -167,18 +168,28 @@ std::string models(const Rows& rows) {
       "another; each with a part for each byte. Times in µs, for each byte in ns.</p>\n<table>\n";
   body += html_row("th", {"protocol", "over", "o", "per byte", "L", "per byte", "g", "per byte (G)",
                           "half bandwidth at", "typical error"}, 2);
+  std::vector<std::string> unsure;
   std::string compared = html_row("th", {"protocol", "over", "measure", "bytes", "measured", "predicted", "error"}, 3);
   for (const MessageModel& model : all) {
     const auto rows_of_it = predictions(model, rows);
+    const double error = typical_error(rows_of_it);
+    if (error > kMuchError)
+      unsure.push_back(fmt::format("{} over {} (typical error {:.0f} %)", messaging::to_string(model.kind),
+                                   words_for(model.path), error * 100));
     body += html_row("td", {messaging::to_string(model.kind), std::string(words_for(model.path)),
                             microseconds(model.overhead.fixed), nanoseconds(model.overhead.per_byte),
                             microseconds(model.latency.fixed), nanoseconds(model.latency.per_byte),
                             microseconds(model.gap.fixed), nanoseconds(model.gap.per_byte),
                             format_bytes(model.half_bandwidth_bytes()),
-                            fmt::format("{:.0f} %", typical_error(rows_of_it) * 100)}, 2);
+                            fmt::format("{:.0f} %", error * 100)}, 2);
     compared += predicted_rows(rows_of_it, model);
   }
-  return body + "</table>\n<details>\n<summary>Predicted and measured</summary>\n<table>\n" + compared +
+  body += "</table>\n";
+  if (!unsure.empty())
+    body += fmt::format("<p class=\"warning\">Not to be trusted: the model does not fit what was measured of {}. Take "
+                        "the measurements themselves, or measure again when the machine does nothing else.</p>\n",
+                        escape_markup(fmt::format("{}", fmt::join(unsure, ", "))));
+  return body + "<details>\n<summary>Predicted and measured</summary>\n<table>\n" + compared +
          "</table>\n</details>\n";
 }
 

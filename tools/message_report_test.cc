@@ -155,6 +155,21 @@ TEST(MessageReport, keeps_the_tests_that_failed_and_what_peers_wrote_out_of_its_
   EXPECT_THAT(page, HasSubstr("Rejected: &lt;too&gt; &quot;many&quot; &amp; more"));
 }
 
+TEST(MessageReport, warns_of_a_model_that_does_not_fit) {
+  MessageReport report{"a", "b", contest(), {}};
+  EXPECT_THAT(message_page(report), Not(HasSubstr("Not to be trusted")));
+  // No line in the size is near such latencies and rates.
+  for (MessageRow& row : report.rows) {
+    if (row.kind != kRead || (row.test.size != 8 && row.test.size != 512 && row.test.size != 65536)) continue;
+    row.typical *= 64;
+    row.elapsed.ns *= 64;
+  }
+  const std::string page = message_page(report);
+  expect_balanced(page);
+  EXPECT_EQ(count(page, "Not to be trusted"), 1u);
+  EXPECT_THAT(page, HasSubstr("measured of direct-read over packets (typical error "));
+}
+
 TEST(MessageReport, gives_each_path_plots_of_its_own) {
   MessageReport report{"a", "b", test_rows(kPlain, kQuick), {}};
   for (const MessageRow& row : test_rows(kPlain, kLarge, PathChoice::Local)) report.rows.push_back(row);
