@@ -22,7 +22,9 @@ struct RateLimit {
 };
 
 struct Options {
-  Kind kind{};  // the same at both ends
+  // The same protocol at both ends; another is refused. Where its choices differ nobody is refused and nobody told: the
+  // receiver's commit, acknowledgement, ring and fence hold, of BufferedRead the sender's ring. Sender::kind() says it.
+  Kind kind{};
   // Longest message, bytes. Of both ends' the smaller holds.
   std::uint32_t max_message_bytes = 4096;
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds; of
