@@ -78,6 +78,7 @@ TEST_P(ManySenders, each_ones_messages_come_in_order) {
   for (std::size_t i = 0; i < 16; ++i) must(traffic.sender(i).close(kPatience));
   expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
   EXPECT_EQ(ends.receiver->peers(), 0u);
+  ends.expect_a_receive_for_every_message();
 }
 
 TEST_P(ManySenders, one_whose_messages_are_held_holds_back_itself_alone) {

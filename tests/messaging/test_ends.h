@@ -71,6 +71,14 @@ inline bool is_message(const Message& message, std::uint32_t n, std::size_t byte
   return std::equal(expected.begin(), expected.end(), message.bytes().begin(), message.bytes().end());
 }
 
+// How often a device told a peer that it has no receive for its message.
+inline std::uint64_t times_without_receive(const Device& device) {
+  for (const NamedCounter& counter : device.counters())
+    if (counter.name == "send_rnr_err") return counter.value;
+  ADD_FAILURE() << "no counter is called send_rnr_err";
+  return 0;
+}
+
 class Ends {
  public:
   // `timeout`: see ReliabilityOptions; so long that no end in these tests is one of patience.
@@ -104,6 +112,12 @@ class Ends {
     Sender sender = must(try_connect(options));
     EXPECT_TRUE(engine.run_until([&] { return sender.credits() >= credits; }, Duration::seconds(20)));
     return sender;
+  }
+
+  // No message found no receive, whichever way it went.
+  void expect_a_receive_for_every_message() const {
+    EXPECT_EQ(times_without_receive(client), 0u);
+    EXPECT_EQ(times_without_receive(server), 0u);
   }
 
   Device client, server;

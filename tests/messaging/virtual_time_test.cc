@@ -76,6 +76,8 @@ TEST_P(InVirtualTime, messages_arrive_once_whole_and_in_order_whatever_the_netwo
     program.here.engine().run_until([&] { return !program.end.empty(); }, kPatience);
     EXPECT_EQ(program.got, kMessages);
     EXPECT_THAT(program.end, ::testing::HasSubstr("all senders have closed"));
+    EXPECT_EQ(times_without_receive(program.here.device()), 0u);
+    EXPECT_EQ(times_without_receive(program.there.device()), 0u);
     lost += world.lost();
   }
   EXPECT_GT(lost, kSanitized ? 10u : 100u);
