@@ -115,14 +115,30 @@ TEST_P(ManySenders, one_that_is_lost_is_not_noticed_by_the_others) {
   EXPECT_EQ(ends.receiver->peers(), 5u);
 }
 
-TEST(SharedReceives, sixty_four_senders_take_an_eighth_of_the_memory_of_separate_ones_at_most) {
-  Device device = must(Device::open());
-  ProgressEngine engine = must(ProgressEngine::create(device));
-  const Options shared{.kind = {.protocol = Protocol::SharedReceive}, .depth = 256, .max_senders = 64};
-  Ends ends(Way{{.protocol = Protocol::SendReceive}}, {.depth = 64, .max_senders = 64});
-  Sender one = ends.connect();
-  const std::uint64_t separate = 64 * ends.receiver->memory_bytes();
-  EXPECT_LE(must(Receiver::create(engine, shared)).memory_bytes() * 8, separate);
+// Of a receiver that 64 senders sent to.
+std::uint64_t memory_for_64_senders(const Way& way, std::uint32_t depth, std::uint64_t ring_bytes) {
+  Ends ends(way, {.depth = depth, .ring_bytes = ring_bytes, .max_senders = 64});
+  Traffic traffic(ends, 64, 20);
+  EXPECT_EQ(ends.receiver->peers(), 64u);
+  EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn(); }, kPatience));
+  return ends.receiver->memory_bytes();
+}
+
+// One pool or ring for all is four times as large here as the one of each sender there.
+TEST(SharedMemory, of_64_senders_is_an_eighth_of_what_separate_ones_take_at_most) {
+  struct {
+    const char *shared, *separate;
+  } const pairs[] = {{"shared-receive", "send-receive"},
+                     {"shared-write", "buffered-write"},
+                     {"shared-write/double-mapped", "buffered-write/double-mapped"}};
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+    for (const auto& pair : pairs) {
+      SCOPED_TRACE(pair.shared);
+      const auto memory = [&](const char* kind, std::uint32_t depth, std::uint64_t ring_bytes) {
+        return memory_for_64_senders({must(messaging::parse_kind(kind)), path}, depth, ring_bytes);
+      };
+      EXPECT_LE(8 * memory(pair.shared, 256, 256 << 10), memory(pair.separate, 64, 64 << 10));
+    }
 }
 
 TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
