@@ -34,8 +34,20 @@ PostResult say(Connection& connection, Control::Word word, std::uint32_t number)
 class Hostile : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Hostile,
                          ::testing::Values(Way{{.protocol = Protocol::SendReceive}},
-                                           Way{{.protocol = Protocol::SharedReceive}}),
+                                           Way{{.protocol = Protocol::SharedReceive}},
+                                           Way{{.protocol = Protocol::SendReceive}, PathChoice::Local},
+                                           Way{{.protocol = Protocol::SharedReceive}, PathChoice::Local}),
                          [](const auto& way) { return name_of(way.param); });
+
+std::string name_of_path(const ::testing::TestParamInfo<PathChoice>& path) {
+  return path.param == PathChoice::Local ? "local" : "roce";
+}
+class HostileReceiver : public ::testing::TestWithParam<PathChoice> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, HostileReceiver, ::testing::Values(PathChoice::Roce, PathChoice::Local),
+                         name_of_path);
+class HostileSender : public ::testing::TestWithParam<PathChoice> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, HostileSender, ::testing::Values(PathChoice::Roce, PathChoice::Local),
+                         name_of_path);
 
 // A sender of our own making beside an honest one; how the receiver saw it end.
 std::string end_of_a_sender(const Way& way, const std::function<void(Connection&)>& misbehave) {
@@ -126,28 +138,28 @@ TEST_P(Hostile, a_receiver_that_says_what_it_cannot_know_is_left) {
 }
 
 // Before the sender has seen the answer to its offer.
-TEST(HostileReceiver, one_that_lies_at_once_is_left) {
+TEST_P(HostileReceiver, one_that_lies_at_once_is_left) {
   for (const Protocol protocol :
-       {Protocol::SendReceive, Protocol::SharedReceive, Protocol::DirectWrite, Protocol::DirectRead})
-    for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
-      Ends ends(Way{{.protocol = protocol}, path}, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
-      Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
-      std::optional<Connection> liar;
-      const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
-      listener.on_request([&] {
-        liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
-        EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
-      });
-      auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
-      ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
-      expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
-    }
+       {Protocol::SendReceive, Protocol::SharedReceive, Protocol::DirectWrite, Protocol::DirectRead}) {
+    Ends ends(Way{{.protocol = protocol}, GetParam()}, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+    std::optional<Connection> liar;
+    const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
+    listener.on_request([&] {
+      liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
+      EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
+    });
+    auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
+    ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
+    expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
+  }
 }
 
 // It says that it has everything, which ends the sender well, and then what nobody may say, and answers no goodbye.
-TEST(HostileReceiver, what_one_says_after_it_has_everything_is_not_heard) {
-  Ends ends({{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 128, .depth = 8, .max_senders = 1});
-  Device far = must(Device::open({.path = PathChoice::Roce}));
+TEST_P(HostileReceiver, what_one_says_after_it_has_everything_is_not_heard) {
+  Ends ends({{.protocol = Protocol::SendReceive}, GetParam()},
+            {.max_message_bytes = 128, .depth = 8, .max_senders = 1});
+  Device far = must(Device::open({.path = GetParam()}));
   ProgressEngine there = must(ProgressEngine::create(far));
   Listener listener = must(Listener::create(there));
   std::optional<Connection> liar;
@@ -187,8 +199,8 @@ TEST(HostileReceiver, what_one_says_after_it_has_everything_is_not_heard) {
   while (!closed) ends.engine.run_once();
 }
 
-TEST(HostileReceiver, grants_that_lie_are_refused) {
-  const auto grants = [](std::uint32_t count, std::uint32_t bytes_each, std::uint32_t odd) {
+TEST_P(HostileReceiver, grants_that_lie_are_refused) {
+  const auto grants = [path = GetParam()](std::uint32_t count, std::uint32_t bytes_each, std::uint32_t odd) {
     const auto send = [=](Connection& c) {
       std::vector<std::byte> bytes(std::size_t{count} * 16 + odd);
       for (std::uint32_t i = 0; i < count; ++i) std::memcpy(&bytes[i * 16 + 12], &bytes_each, 4);
@@ -199,7 +211,7 @@ TEST(HostileReceiver, grants_that_lie_are_refused) {
       request.local = {&piece, 1};
       for (int i = 0; i < 4; ++i) EXPECT_TRUE(c.post_send({&request, 1}));
     };
-    return end_of_a_receiver(Way{{.protocol = Protocol::DirectWrite}}, 0, send);
+    return end_of_a_receiver(Way{{.protocol = Protocol::DirectWrite}, path}, 0, send);
   };
   expect_error(grants(4, 128, 0), ErrorCode::ProtocolError, "granted more than was agreed");
   expect_error(grants(1, 127, 0), ErrorCode::ProtocolError, "granted 127 bytes for messages of 128");
@@ -207,7 +219,7 @@ TEST(HostileReceiver, grants_that_lie_are_refused) {
   expect_error(grants(0, 0, 0), ErrorCode::ProtocolError, "what are no grants");
 }
 
-TEST(HostileSender, a_write_out_of_turn_ends_its_sender) {
+TEST_P(HostileSender, a_write_out_of_turn_ends_its_sender) {
   for (const std::uint32_t immediate : {1u, 0x80000000u}) {
     const auto out_of_turn = [&](Connection& c) {
       SendRequest request;
@@ -217,19 +229,19 @@ TEST(HostileSender, a_write_out_of_turn_ends_its_sender) {
       EXPECT_TRUE(c.post_send({&request, 1}));
     };
     for (const Protocol protocol : {Protocol::DirectWrite, Protocol::SendReceive, Protocol::DirectRead})
-      EXPECT_THAT(end_of_a_sender(Way{{.protocol = protocol}}, out_of_turn),
+      EXPECT_THAT(end_of_a_sender(Way{{.protocol = protocol}, GetParam()}, out_of_turn),
                   ::testing::HasSubstr("ProtocolError"));
   }
 }
 
-TEST(HostileReceiver, a_grant_that_was_not_agreed_is_refused) {
+TEST_P(HostileReceiver, a_grant_that_was_not_agreed_is_refused) {
   for (const std::uint64_t extra : {std::uint64_t{0}, std::uint64_t{9}, ~std::uint64_t{0}})
-    expect_error(end_of_a_receiver(Way{{.protocol = Protocol::SharedReceive}}, extra, [](Connection&) {}),
+    expect_error(end_of_a_receiver(Way{{.protocol = Protocol::SharedReceive}, GetParam()}, extra, [](Connection&) {}),
                  ErrorCode::ProtocolError, "the receiver grants");
 }
 
-TEST(HostileReceiver, an_answer_that_is_no_offer_is_refused) {
-  Ends ends(Way{{.protocol = Protocol::SendReceive}});
+TEST_P(HostileReceiver, an_answer_that_is_no_offer_is_refused) {
+  Ends ends(Way{{.protocol = Protocol::SendReceive}, GetParam()});
   Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
   std::optional<Connection> stranger;
   listener.on_request([&] { stranger = must(listener.poll_request()->accept({.device = &ends.server})); });
