@@ -21,7 +21,11 @@ Result<void> BenchControl::send(const nlohmann::json& message) {
   text += message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const auto length = static_cast<std::uint32_t>(text.size() - 4);
   for (std::size_t i = 0; i < 4; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xff);
-  return link_.write(text);
+  auto written = link_.write(text);
+  if (written || written.error().code() != ErrorCode::ConnectionLost) return written;
+  // Who leaves says why before.
+  auto told = receive();
+  return !told && told.error().code() == ErrorCode::Rejected ? std::move(told).error() : std::move(written).error();
 }
 
 Result<nlohmann::json> BenchControl::receive() {
