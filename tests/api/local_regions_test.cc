@@ -3,6 +3,7 @@
 // deregisters.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -65,20 +66,23 @@ void lend(Access access, bool own, const std::function<void(const std::string&)>
 }
 
 struct Client {
-  explicit Client(const std::string& address)
-      : connection(must(Connection::connect(engine, address))),
+  explicit Client(const std::string& address, PathChoice path = PathChoice::Local)
+      : device(must(Device::open(OpenOptions{.path = path, .pull = true}))),
+        engine(must(ProgressEngine::create(device))),
+        memory(must(device.allocate_memory(kBytes))),
+        connection(must(Connection::connect(engine, address))),
         remote(must(RemoteMemory::from_bytes(connection.private_data()))) {}
 
-  Device device = opened();
-  ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Device device;
+  ProgressEngine engine;
+  MemoryRegion memory;
   Connection connection;
   RemoteMemory remote;
 };
 
-// Serves so many peers at once; says what they counted together.
-void count_together(int peers, const std::function<void(const std::string&)>& say) {
-  Device device = opened();
+// Serves so many peers at once, and adds as well, by a thread of its own; says what they counted together.
+void count_together(int peers, int own, const std::function<void(const std::string&)>& say) {
+  Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
   MemoryRegion memory = must(device.allocate_memory(4096));
   std::memset(memory.data(), 0, 8);
@@ -87,18 +91,23 @@ void count_together(int peers, const std::function<void(const std::string&)>& sa
   std::vector<Connection> connections;
   for (int i = 0; i < peers; ++i)
     connections.push_back(must(must(listener.wait_request()).accept({}, memory.remote().to_bytes())));
+  std::thread adding([&] {
+    std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(memory.data()));
+    for (int i = 0; i < own; ++i) word.fetch_add(1);
+  });
   const auto is_over = [&] {
     return std::all_of(connections.begin(), connections.end(), [](const Connection& c) { return c.closed(); });
   };
   engine.run_until(is_over, Duration::seconds(60));
+  adding.join();
   std::uint64_t sum = 0;
   std::memcpy(&sum, memory.data(), 8);
   say(std::to_string(sum));
 }
 
-TEST(LocalRegions, r083_atomics_of_several_processes_add_up_by_whatever_way_they_go) {
-  constexpr int kPeers = 3, kAdds = 3000;
-  Process server([](const auto& say) { count_together(kPeers, say); });
+TEST(LocalRegions, r083_atomics_of_several_processes_and_the_processor_add_up_by_whatever_way_they_go) {
+  constexpr int kPeers = 4, kAdds = 3000, kOwn = 2'000'000;
+  Process server([](const auto& say) { count_together(kPeers, kOwn, say); });
   const std::string address = server.hear();
   const auto add = [&address](const auto& say) {
     Client client(address);
@@ -115,10 +124,17 @@ TEST(LocalRegions, r083_atomics_of_several_processes_add_up_by_whatever_way_they
     must(client.connection.close());
   };
   Process second(add), third(add);
+  Process by_packets([&address](const auto& say) {
+    Client client(address, PathChoice::Roce);
+    for (int i = 0; i < kAdds; ++i) must(client.connection.fetch_and_add(client.remote, 1).wait());
+    say(std::to_string(counter(client.device, "direct_requests")));
+    must(client.connection.close());
+  });
   add([](const std::string& direct) { EXPECT_GT(std::stoi(direct), kAdds / 2); });
   EXPECT_GT(std::stoi(second.hear()), kAdds / 2);
   EXPECT_GT(std::stoi(third.hear()), kAdds / 2);
-  EXPECT_EQ(server.hear(), std::to_string(kPeers * kAdds));
+  EXPECT_EQ(by_packets.hear(), "0");
+  EXPECT_EQ(server.hear(), std::to_string(kPeers * kAdds + kOwn));
 }
 
 TEST(LocalRegions, memory_for_atomics_alone_is_reached_too) {
