@@ -6,9 +6,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/assert.h"
 
@@ -20,7 +23,10 @@ struct State {
   std::mutex mutex;
   std::map<std::string, std::uint64_t> places;
   std::set<int> descriptors;
-  std::uint64_t last_stay = 0;
+  std::map<std::uint64_t, std::function<void()>> in_child;
+  std::vector<std::shared_ptr<void>> abandoned;
+  std::uint64_t last_stay = 0, last_in_child = 0;
+  std::atomic<std::uint64_t> generation{0};
 };
 
 void before_fork();
@@ -56,6 +62,8 @@ void after_fork_in_child() {
   }
   all.clear();
   state().places.clear();
+  state().generation.fetch_add(1);
+  for (const auto& [number, f] : state().in_child) f();
   after_fork();
 }
 
@@ -92,6 +100,24 @@ void close(int fd) {
   const std::lock_guard guard(state().mutex);
   state().descriptors.erase(fd);
   ::close(fd);
+}
+
+std::uint64_t do_in_child(std::function<void()> f) {
+  const std::lock_guard guard(state().mutex);
+  state().in_child.emplace(++state().last_in_child, std::move(f));
+  return state().last_in_child;
+}
+
+void forget_in_child(std::uint64_t number) {
+  const std::lock_guard guard(state().mutex);
+  state().in_child.erase(number);
+}
+
+std::uint64_t generation() { return state().generation.load(); }
+
+void abandon(std::shared_ptr<void> what) {
+  const std::lock_guard guard(state().mutex);
+  state().abandoned.push_back(std::move(what));
 }
 
 std::unique_lock<std::mutex> no_fork() { return std::unique_lock(state().forks); }

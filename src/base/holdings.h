@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -19,6 +21,13 @@ void leave(std::uint64_t stay);
 void keep_from_children(int fd);
 void forget(int fd);
 void close(int fd);
+// What a forked child does first, before the fork returns there. A number for forget_in_child().
+std::uint64_t do_in_child(std::function<void()> f);
+void forget_in_child(std::uint64_t number);
+// How often this process was forked off: who remembers another number was inherited.
+std::uint64_t generation();
+// Of what was inherited and must not be ended here: a thread that is not in this process, a file that is not its own.
+void abandon(std::shared_ptr<void> what);
 // No child is forked while it lives: a descriptor that is made meanwhile is in none.
 std::unique_lock<std::mutex> no_fork();
 

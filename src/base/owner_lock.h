@@ -26,6 +26,8 @@ class OwnerLock {
   void lock() {
     if (!try_lock()) wait_and_lock();
   }
+  // In a forked child, where whoever held it is not.
+  void let_go() { word_.store(0); }
   void unlock() {
     if (word_.fetch_sub(kHeld) != kHeld) wake_one();
   }

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/holdings.h"
 #include "base/quiet_thread.h"
 #include "verbena/device/environment.h"
 
@@ -101,7 +102,11 @@ class CounterFile::Writer {
     (void)write(false);
   }
 
-  void start() { thread_ = start_quiet_thread([this] { run(); }); }
+  void start() {
+    thread_.start([this] { run(); });
+  }
+
+  bool is_inherited() const { return thread_.is_inherited(); }
 
   Result<void> write(bool open) {
     const DeviceInfo& info = context_.info();
@@ -136,11 +141,14 @@ class CounterFile::Writer {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;
-  std::thread thread_;
+  QuietThread thread_;
 };
 
 CounterFile::CounterFile(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
-CounterFile::~CounterFile() = default;
+// In a forked child the file is its parent's, and so is the thread that waits for its end.
+CounterFile::~CounterFile() {
+  if (writer_ && writer_->is_inherited()) holdings::abandon(std::shared_ptr<Writer>(std::move(writer_)));
+}
 
 Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& folder, provider::Context& context) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)

@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
-#include "base/quiet_thread.h"
+#include "base/holdings.h"
 
 namespace verbena::soft {
 
@@ -66,17 +66,21 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
+  for (const int fd : own_fds()) holdings::keep_from_children(fd);
+  in_child_ = holdings::do_in_child([this] {
+    inherited_ = true;
+    owner_.let_go();
+  });
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread);
-  if (options.service_thread) service_ = start_quiet_thread([this] { serve(); });
+  if (options.service_thread) service_.start([this] { serve(); });
 }
 
 HostDevice::~HostDevice() {
+  holdings::forget_in_child(in_child_);
+  if (inherited_ && capture_) holdings::abandon(std::shared_ptr<Capture>(std::move(capture_)));
   stop_service();
   if (capture_) capture_->flush();
-  ::close(event_fd_);
-  ::close(waiter_.wake_fd);
-  ::close(service_sleeper_.wake_fd);
-  ::close(park_fd_);
+  for (const int fd : own_fds()) holdings::close(fd);
 }
 
 void HostDevice::stop_service() {
@@ -94,6 +98,7 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
 
 // Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
 bool HostDevice::receive(Look look) {
+  if (inherited_) return false;
   if (look == Look::Later) return true;
   const bool all = ++turns_ % kTurnsBetweenLooks == 0 || look == Look::Everywhere;
   bool any = false;
@@ -149,6 +154,7 @@ bool HostDevice::transmit(bool found_nothing, When when) {
 }
 
 void HostDevice::send_batch(std::size_t count) {
+  if (inherited_) return;
   batch_.clear();
   for (std::size_t i = 0; i < count; ++i) {
     batch_.push_back(trains_[i].get());

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/owner_lock.h"
+#include "base/quiet_thread.h"
 #include "soft/driver/capture.h"
 #include "soft/driver/local/hub.h"
 #include "soft/driver/port.h"
@@ -162,6 +163,10 @@ class HostDevice final : private DatagramSink {
   unsigned turns_ = 0;
   unsigned arrival_turn_ = 0;  // when something last came by the port
 
+  // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
+  // what is ended there ends there alone.
+  bool inherited_ = false;
+  std::uint64_t in_child_ = 0;
   OwnerLock owner_;
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
@@ -183,9 +188,10 @@ class HostDevice final : private DatagramSink {
   std::atomic<bool> event_pending_{false};  // pending_events_ is not empty; written under event_mutex_
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
+  std::array<int, 4> own_fds() const { return {event_fd_, waiter_.wake_fd, service_sleeper_.wake_fd, park_fd_}; }
   std::atomic<bool> woken_{false};
   std::atomic<bool> stopping_{false};
-  std::thread service_;
+  QuietThread service_;
 };
 
 }  // namespace verbena::soft

@@ -19,7 +19,6 @@
 
 #include "base/assert.h"
 #include "base/holdings.h"
-#include "base/quiet_thread.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/crypto_random.h"
 #include "soft/driver/udp/port_owner.h"
@@ -315,7 +314,8 @@ SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holdin
 SharedAddress::~SharedAddress() { let_go(); }
 
 void SharedAddress::let_go() {
-  if (holding_->closing.owns_lock()) return;
+  if (attendant_.is_inherited()) holding_->is_there = false;  // the address is the parent's
+  if (holding_->closing.owns_lock() || attendant_.is_inherited()) return;
   if (holding_->is_there) {
     std::vector<SharedAddress*>& devices = holding_->site->devices;
     const std::lock_guard guard(holding_->site->mutex);
@@ -344,7 +344,7 @@ Result<void> SharedAddress::start() {
                  "share " + to_string(local_.gid, wire::kRocePort) + ": no descriptor is left: raise RLIMIT_NOFILE",
                  EMFILE, ErrorDomain::Errno);
   table_.publish(incarnation_);
-  attendant_ = start_quiet_thread([this] { attend(); });
+  attendant_.start([this] { attend(); });
   return {};
 }
 

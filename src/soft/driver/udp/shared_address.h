@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/id_slot.h"
+#include "base/quiet_thread.h"
 #include "soft/driver/counter.h"
 #include "soft/driver/udp/address_table.h"
 #include "soft/driver/udp/companions.h"
@@ -120,7 +121,7 @@ class SharedAddress {
   std::atomic<bool> is_over_{false};
   Descriptor events_;  // what the thread waits for
   Companions companions_;
-  std::thread attendant_;
+  QuietThread attendant_;
 };
 
 }  // namespace verbena::soft::udp
