@@ -16,7 +16,6 @@ FAULTS = {
 
 def run_matrix(world, side, *words, seconds=300):
     """What it printed last. The kernel's side is slow under emulation, and waits by itself."""
-    world.introduce(side)
     with world.there(f"{world.programs}/verbs_peer {side.port}") as peer:
         world.wait_for_listener(side.port)
         with world.here("matrix", "--device", side.here, "--peer", f"{GUEST}:{side.port}", "--peer-gid",

@@ -8,6 +8,7 @@ import time
 
 from guest import GUEST, GUEST6, MAC, GuestError, ip
 
+MOST_SIDES = 100
 ATTRIBUTES = {"REQ": 0x10, "MRA": 0x11, "REJ": 0x12, "REP": 0x13, "RTU": 0x14, "DREQ": 0x15, "DREP": 0x16}
 
 
@@ -74,19 +75,25 @@ class World:
         self.sides = 0
         self.host_jobs = 0
         guest.run("ip route add 10.77.0.0/16 dev net0")
+        self.introduce()
 
     def side(self, six=False):
         with self.lock:
             self.sides += 1
+            assert self.sides <= MOST_SIDES
             side = Side(self.sides, six)
         ip("addr", "add", f"{side.here}/{64 if six else 16}", "dev", "tap0", *(["nodad"] if six else []))
         return side
 
-    def introduce(self, side):
-        """Both ends know each other's link address: what is tested is not what becomes of a lost ARP."""
+    def introduce(self):
+        """Both ends know each other's link address: what is tested is not what becomes of a lost ARP, and while the
+        kernel asks for one address, its management of connections waits, everybody's."""
         mac = ip("-o", "link", "show", "dev", "tap0").split("link/ether ")[1].split()[0]
-        self.guest.run(f"ip neigh replace {side.here} lladdr {mac} dev net0")
-        ip("neigh", "replace", GUEST, "lladdr", MAC, "dev", "tap0")
+        sides = [Side(number, six).here for number in range(1, MOST_SIDES + 1) for six in (False, True)]
+        batch = "\n".join(f"neigh replace {here} lladdr {mac} dev net0" for here in sides)
+        self.guest.run(f"ip -batch - <<< '{batch}'")
+        for there in (GUEST, GUEST6):
+            ip("neigh", "replace", there, "lladdr", MAC, "dev", "tap0")
 
     def here(self, program, *arguments):
         with self.lock:
