@@ -290,9 +290,7 @@ bool EngineState::expire_deadlines() {
 
 bool EngineState::tend_wanted() {
   for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left) {
-    const std::uint32_t key = tend_soon_.front();
-    tend_soon_.pop_front();
-    if (OperationQueue* const channel = channel_of(key)) channel->tend();
+    if (OperationQueue* const channel = channel_of(tend_soon_.take_front())) channel->tend();
   }
   return true;
 }

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 
 #include "async/operation_list.h"
 #include "async/resumptions.h"
+#include "base/fifo.h"
 #include "device/device_state.h"
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/task.h"
@@ -231,7 +231,7 @@ class EngineState {
   std::vector<std::unique_ptr<AttachedDevice>> devices_;
   std::vector<Entry> channels_;
   std::vector<std::uint32_t> free_channels_;
-  std::deque<std::uint32_t> tend_soon_;
+  Fifo<std::uint32_t> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 32> batch_;

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
+#include "base/fifo.h"
 #include "verbena/base/verbs.h"
 
 namespace verbena::core {
@@ -60,13 +60,11 @@ class EventQueue {
   bool empty() const { return events_.empty(); }
   std::optional<Event> poll() {
     if (events_.empty()) return std::nullopt;
-    const Event event = events_.front();
-    events_.pop_front();
-    return event;
+    return events_.take_front();
   }
 
  private:
-  std::deque<Event> events_;
+  Fifo<Event> events_;
   std::vector<CqId> broken_;
 };
 

@@ -172,8 +172,8 @@ void HostDevice::collect_events() {
   if (!nic_.event_waits()) return;
   const std::lock_guard guard(event_mutex_);
   const bool was_empty = pending_events_.empty();
-  while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.emplace_back(*event);
-  for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.emplace_back(event);
+  while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.push_back(*event);
+  for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.push_back(event);
   event_pending_.store(!pending_events_.empty(), std::memory_order_release);
   if (was_empty && !pending_events_.empty()) signal(event_fd_);
 }
@@ -186,8 +186,7 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
     if (waiting_.load() == 0 && woken_.exchange(false)) quiet_event_fd();
     return std::nullopt;
   }
-  std::optional<DeviceEvent> event = std::move(pending_events_.front());
-  pending_events_.pop_front();
+  std::optional<DeviceEvent> event = pending_events_.take_front();
   event_pending_.store(!pending_events_.empty(), std::memory_order_release);
   if (pending_events_.empty()) quiet_event_fd();
   return event;

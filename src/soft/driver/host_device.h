@@ -11,7 +11,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fifo.h"
 #include "base/owner_lock.h"
 #include "base/quiet_thread.h"
 #include "soft/driver/capture.h"
@@ -184,7 +184,7 @@ class HostDevice final : private DatagramSink {
   std::atomic<bool> service_parked_{false};
 
   std::mutex event_mutex_;
-  std::deque<DeviceEvent> pending_events_;
+  Fifo<DeviceEvent> pending_events_;
   std::atomic<bool> event_pending_{false};  // pending_events_ is not empty; written under event_mutex_
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
