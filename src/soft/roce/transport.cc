@@ -113,7 +113,11 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   train.set_path(link_.path, link_.source_index);
   const QueuePairState state = link_.qp.state();
   if (state == QueuePairState::Rts || state == QueuePairState::Sqd) {
-    if (requester_.emit(now, train)) responder_.note_reply(now);
+    if (requester_.emit(now, train)) {
+      responder_.note_reply(now);
+      // One that is to leave after the data anyway rides in their train: one datagram less for the kernel.
+      flush_acks = flush_acks || !responder_.holds_back(now);
+    }
     completer_.settle();
     fall_silent_after(state);
   }
