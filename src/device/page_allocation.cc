@@ -2,6 +2,7 @@
 #include "device/page_allocation.h"
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -44,9 +45,10 @@ bool spends_too_much(int file) {
   return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(file) >= limit.rlim_cur / 2;
 }
 
-// Empty when any of it cannot be had.
-Pages map_file(std::size_t bytes) {
-  const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+// Empty when any of it cannot be had: of huge pages, which are reserved here, that are free.
+Pages map_file(std::size_t bytes, PageKind kind) {
+  const unsigned pages = kind == PageKind::Huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
+  const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING | pages);
   if (file < 0) return {};
   const bool large = bytes % kHugePage == 0;
   std::byte* place = nullptr;
@@ -56,7 +58,7 @@ Pages map_file(std::size_t bytes) {
   if (place != nullptr &&
       ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED &&
       ::madvise(place, bytes, MADV_DONTFORK) == 0)
-    return {place, bytes, PageKind::Normal, file};
+    return {place, bytes, kind, file};
   if (place != nullptr) ::munmap(place, bytes);
   ::close(file);
   return {};
@@ -81,9 +83,9 @@ Pages allocate(std::size_t bytes) {
 Pages allocate_to_share(std::size_t bytes) {
   if (bytes > SIZE_MAX / 2) return {};
   if (bytes >= kHugePage)
-    if (const Pages huge = allocate_huge(rounded(bytes, kHugePage)); huge.data != nullptr) return huge;
+    if (const Pages huge = map_file(rounded(bytes, kHugePage), PageKind::Huge); huge.data != nullptr) return huge;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const Pages made = map_file(rounded(bytes, bytes >= kHugePage ? kHugePage : page));
+  const Pages made = map_file(rounded(bytes, bytes >= kHugePage ? kHugePage : page), PageKind::Normal);
   return made.data != nullptr ? made : allocate(bytes);
 }
 

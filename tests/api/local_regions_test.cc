@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "test_process.h"
@@ -47,12 +48,13 @@ bool is_all(const MemoryRegion& memory, std::byte value) {
 }
 
 // Lends memory of each kind to one peer after another, until that goes.
-void lend(Access access, bool own, const std::function<void(const std::string&)>& say, int peers = 1) {
+void lend(Access access, bool own, const std::function<void(const std::string&)>& say, int peers = 1,
+          std::size_t size = kBytes) {
   Device device = opened();
   ProgressEngine engine = must(ProgressEngine::create(device));
-  std::vector<std::byte> bytes(own ? kBytes : 0);
+  std::vector<std::byte> bytes(own ? size : 0);
   MemoryRegion memory =
-      own ? must(device.register_memory(bytes, access)) : must(device.allocate_memory(kBytes, access));
+      own ? must(device.register_memory(bytes, access)) : must(device.allocate_memory(size, access));
   std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{7});
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
@@ -61,15 +63,15 @@ void lend(Access access, bool own, const std::function<void(const std::string&)>
     engine.run_until([&] { return connection.closed(); }, Duration::seconds(60));
     say(std::to_string(counter(device, "served_writes")) + " " +
         std::to_string(counter(device, "served_reads")) + " " +
-        std::to_string(static_cast<int>(memory.bytes()[kBytes - 1])));
+        std::to_string(static_cast<int>(memory.bytes()[size - 1])));
   }
 }
 
 struct Client {
-  explicit Client(const std::string& address, PathChoice path = PathChoice::Local)
+  explicit Client(const std::string& address, PathChoice path = PathChoice::Local, std::size_t size = kBytes)
       : device(must(Device::open(OpenOptions{.path = path, .pull = true}))),
         engine(must(ProgressEngine::create(device))),
-        memory(must(device.allocate_memory(kBytes))),
+        memory(must(device.allocate_memory(size))),
         connection(must(Connection::connect(engine, address))),
         remote(must(RemoteMemory::from_bytes(connection.private_data()))) {}
 
@@ -213,6 +215,37 @@ TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
   EXPECT_LT(writes, 50) << "the owner takes no part in what goes straight";
   EXPECT_LT(reads, 50);
   EXPECT_EQ(last, 49);
+  EXPECT_EQ(server.wait(), 0);
+}
+
+std::size_t free_huge_pages() {
+  std::ifstream info("/proc/meminfo");
+  std::size_t count = 0;
+  for (std::string word; info >> word;)
+    if (word == "HugePages_Free:") info >> count;
+  return count;
+}
+
+TEST(LocalRegions, huge_pages_of_the_pool_are_reached_straight_too) {
+  if (free_huge_pages() < 8) GTEST_SKIP() << "fewer than 8 huge pages in the pool (vm.nr_hugepages)";
+  constexpr std::size_t kHuge = 2 << 20;
+  Process server([](const auto& say) { lend(Access::All, false, say, 1, kHuge); });
+  {
+    Client client(server.hear(), PathChoice::Local, kHuge);
+    EXPECT_EQ(client.memory.pages(), PageKind::Huge);
+    for (int i = 0; i < 20; ++i) {
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
+      must(client.connection.write(client.memory.local(), client.remote).wait());
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), std::byte{99});
+      must(client.connection.read(client.memory.local(), client.remote).wait());
+      ASSERT_TRUE(is_all(client.memory, static_cast<std::byte>(i)));
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here"));
+    EXPECT_GT(counter(client.device, "direct_requests"), 10u);
+    must(client.connection.close());
+  }
+  server.hear();
   EXPECT_EQ(server.wait(), 0);
 }
 
