@@ -210,34 +210,12 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     any = true;
     auto peer = PeerSocket::adopt(std::move(**socket));
     no_fork.unlock();
-    if (!peer) continue;
-    if (!is_this_user(peer->peer().uid)) {
-      if (in_folder || !options_.receives_at) continue;
-      make_room_for_stranger();
-    }
+    if (!peer || !is_this_user(peer->peer().uid)) continue;
     const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
     sockets_.at(id).met_in_folder = in_folder;
     read_hello(now, id);
   }
   return any;
-}
-
-// The oldest of them goes.
-void Hub::make_room_for_stranger() {
-  std::vector<Id> strangers;
-  for (const Id id : waiting_)
-    if (!is_this_user(sockets_.at(id).peer.peer().uid)) strangers.push_back(id);
-  if (strangers.size() >= kMostStrangers) drop(strangers.front());
-}
-
-// Whether who is there may stand for that address: another user may where the packets to it are his anyway.
-Result<void> Hub::check_user(const PeerSocket& peer, const Gid& gid, bool in_folder) const {
-  const uid_t uid = peer.peer().uid;
-  if (is_this_user(uid)) return {};
-  const std::string who = "the " + peer.name() + " is of another user";
-  if (in_folder || !options_.receives_at) return Error{ErrorCode::PermissionDenied, who};
-  if (is_one_user(uid) && options_.receives_at(gid, uid)) return {};
-  return Error{ErrorCode::PermissionDenied, who + ", who cannot be seen to hold UDP port 4791 of " + gid.to_string()};
 }
 
 bool Hub::read_hello(Instant now, Id id) {
@@ -275,14 +253,11 @@ void Hub::judge(Instant now, Id id) {
   if (*answer == Answer::Accept) {
     Entry& entry = found->second;
     drop(std::exchange(entry.socket, kNone));
-    const auto entitled = check_user(socket.peer, entry.peer.gid, socket.met_in_folder);
     const bool scarce = is_scarce(socket.peer.descriptor());
-    if (entitled && !scarce && map_offered(socket))
-      return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
+    if (!scarce && map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
     entry.match.give_up();
     ++fallbacks_;
-    go_by_packets(now, qpn, entry,
-                  !entitled ? entitled.error().context() : scarce ? kScarce : "the peer's memory could not be mapped");
+    go_by_packets(now, qpn, entry, scarce ? kScarce : "the peer's memory could not be mapped");
     answer = Answer::Roce;
   }
   static_cast<void>(socket.peer.send(*answer));  // one that is gone needs none
@@ -362,11 +337,12 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
     return Error{ErrorCode::NotFound, "nobody offers shared memory for that address " +
                                           (folder_ ? "in this network or in " + folder_->path() : "on this host")};
   PeerSocket& peer = (**reached).peer;
-  if (auto entitled = check_user(peer, entry.peer.gid, (**reached).in_folder); !entitled) return entitled.error();
+  if (!is_this_user(peer.peer().uid))
+    return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
   if (is_scarce(peer.descriptor())) return Error{ErrorCode::ResourceExhausted, kScarce};
   auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
   if (!segment) return std::move(segment).error();
-  if (options_.pull && is_this_user(peer.peer().uid))
+  if (options_.pull)
     PullWords(segment->memory().data() + layout_of(options_.ring_capacity).opener_pull).offer(cookie_.at());
   const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
   if (!sent) return sent.error();
@@ -409,7 +385,7 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   --undecided_;
   ++attached_;
   LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
-  if (options_.pull && is_this_user(socket.peer.peer().uid)) {
+  if (options_.pull) {
     meet_memory(socket, ring_capacity, opener);
     meet_regions(link.channel, socket, ring_capacity, opener);
   }
@@ -475,9 +451,8 @@ std::string Hub::explain_folder() const {
 }
 
 std::vector<std::string> Hub::explain() const {
-  const char* const others = options_.receives_at ? ", and with other users' by two copies" : "";
-  std::vector<std::string> lines{"same host: shares memory with processes of this user" + std::string(others) +
-                                 "; offers it as " + MeetingPoint{options_.address, options_.ids.value}.name()};
+  std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
+                                 MeetingPoint{options_.address, options_.ids.value}.name()};
   if (folder_) lines.push_back(explain_folder());
   std::map<std::uint32_t, const Entry*> in_order;
   for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);

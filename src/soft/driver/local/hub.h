@@ -3,11 +3,9 @@
 // of each connection, signals to those that sleep.
 //
 // Everything a peer can make it hold is bounded: kMostWaiting sockets that are not decided yet, of which the oldest
-// goes; those of other users are kMostStrangers of them at most. A quarter of the descriptors is left to the program:
-// where the others are taken, connections go by packets.
+// goes. A quarter of the descriptors is left to the program: where the others are taken, connections go by packets.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -34,16 +32,12 @@ class Hub final : public Paths {
  public:
   static constexpr std::uint32_t kRingCapacity = 32 * 1024;
   static constexpr std::size_t kMostWaiting = 1024;
-  static constexpr std::size_t kMostStrangers = 64;
 
   struct Options {
     Gid address;
     IdSlot ids{};  // queue pair numbers are of it, which tells who of an address is asked; all offer alike
     bool required = false;  // queue pairs that find no memory to share get no path at all
     bool pull = true;  // one copy where it is possible: of large messages, and to and from regions that peers grant
-    // Whether packets to that address, in this network, are that user's to receive. Only who says so of a process of
-    // another user shares memory with it, by two copies. Empty: none of another user.
-    std::function<bool(const Gid&, uid_t)> receives_at{};
     Duration farewell{};  // after a hang-up what connection management says of it comes first, for that long
     std::uint32_t ring_capacity = kRingCapacity;
   };
@@ -133,8 +127,6 @@ class Hub final : public Paths {
   void judge_held(Instant now, Qpn qpn);
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
-  void make_room_for_stranger();
-  Result<void> check_user(const PeerSocket& peer, const Gid& gid, bool in_folder) const;
   void turn_away(int listener);
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);

@@ -58,24 +58,17 @@ bool parse_row(const std::string& line, UdpSocketRow& row) {
   return parse_endpoint(local, row) && parse_number(uid, 10, row.uid) && parse_number(inode, 10, row.inode);
 }
 
-// Bound to that port, of any address.
-std::vector<UdpSocketRow> rows_of_port(std::uint16_t port, const std::string& proc) {
-  std::vector<UdpSocketRow> rows;
-  for (const char* table : {"udp", "udp6"}) {
-    std::string text = read_text(proc + "/thread-self/net/" + table);
-    if (text.empty()) text = read_text(proc + "/net/" + table);
-    for (const UdpSocketRow& row : parse_udp_table(text))
-      if (row.port == port) rows.push_back(row);
-  }
-  return rows;
-}
-
 // The row that keeps others from binding (address, port): that address first, then a wildcard.
 std::optional<UdpSocketRow> find_row(const Gid& address, std::uint16_t port, const std::string& proc) {
   std::optional<UdpSocketRow> wildcard;
-  for (const UdpSocketRow& row : rows_of_port(port, proc)) {
-    if (row.address == address) return row;
-    if (row.is_wildcard() && !wildcard) wildcard = row;
+  for (const char* table : {"udp", "udp6"}) {
+    std::string text = read_text(proc + "/thread-self/net/" + table);
+    if (text.empty()) text = read_text(proc + "/net/" + table);
+    for (const UdpSocketRow& row : parse_udp_table(text)) {
+      if (row.port != port) continue;
+      if (row.address == address) return row;
+      if (row.is_wildcard() && !wildcard) wildcard = row;
+    }
   }
   return wildcard;
 }
@@ -154,16 +147,6 @@ std::vector<UdpSocketRow> parse_udp_table(std::string_view text) {
     if (parse_row(line, row)) rows.push_back(row);
   }
   return rows;
-}
-
-std::optional<unsigned> user_of_port(const Gid& address, std::uint16_t port, const std::string& proc) {
-  std::optional<unsigned> user;
-  for (const UdpSocketRow& row : rows_of_port(port, proc)) {
-    if (row.address != address) continue;
-    if (user && *user != row.uid) return std::nullopt;
-    user = row.uid;
-  }
-  return user;
 }
 
 std::string describe_port_owner(const Gid& address, std::uint16_t port, const std::string& proc,

@@ -55,27 +55,6 @@ class PortOwner : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(PortOwner, is_one_user_of_that_very_address_or_nobody) {
-  const auto user_of = [&](const Gid& address) { return user_of_port(address, 4791, (root_ / "proc").native()); };
-  const Gid first = Gid::from_ipv4(127, 0, 0, 1);
-  EXPECT_EQ(user_of(first), std::nullopt);
-  add_udp_row("0100007F:12B7", 1000, 4242);
-  EXPECT_EQ(user_of(first), 1000u);
-  EXPECT_EQ(user_of(Gid::from_ipv4(127, 0, 0, 2)), std::nullopt);
-  add_udp_row("0100007F:12B8", 1000, 4242);
-  EXPECT_EQ(user_of(first), std::nullopt) << "another port";
-  add_udp_row("00000000:12B7", 1000, 4242);
-  EXPECT_EQ(user_of(first), std::nullopt) << "a wildcard says nothing of who else may bind";
-  const auto row = [](const char* uid) {
-    return std::string("  1: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 ") + uid +
-           " 0 42 2 0000000000000000 0\n";
-  };
-  write("proc/net/udp", kHeading + row("1000") + row("1000"));
-  EXPECT_EQ(user_of(first), 1000u);
-  write("proc/net/udp", kHeading + row("1000") + row("0"));
-  EXPECT_EQ(user_of(first), std::nullopt);
-}
-
 TEST_F(PortOwner, names_the_process_and_its_user) {
   add_udp_row("0100007F:12B7", 0, 4242);
   add_process(1234, "server", 4242);

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "soft/driver/udp/crypto_random.h"
-#include "soft/driver/udp/port_owner.h"
 #include "soft/driver/udp/shared_address.h"
 #include "soft/driver/udp/sockets.h"
 
@@ -165,7 +164,6 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
   }
   auto hub = local::Hub::open(
       {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull,
-       .receives_at = [](const Gid& gid, uid_t user) { return udp::user_of_port(gid, wire::kRocePort) == user; },
        .farewell = kFarewell},
       std::move(folder));
   if (hub) {
