@@ -283,15 +283,21 @@ void Hub::judge_held(Instant now, Qpn qpn) {
 // ---- Queue pairs of ours.
 
 Result<void> Hub::enter(Instant now, const Endpoint& self, const Endpoint& peer) {
-  Entry& entry = entries_[self.qpn.value()];
-  entry = Entry();
-  entry.peer = peer;
-  entry.match.enter(self, peer);
+  Entry& fresh = entries_[self.qpn.value()];
+  fresh = Entry();
+  fresh.peer = peer;
+  fresh.match.enter(self, peer);
   ++undecided_;
   entering_ = self.qpn;
-  if (entry.match.path() == Path::Roce) go_by_packets(now, self.qpn, entry, "it is its own peer");
+  if (fresh.match.path() == Path::Roce) go_by_packets(now, self.qpn, fresh, "it is its own peer");
   accept_all(now);  // what was asked before counts before an ask of our own
   judge_held(now, self.qpn);
+  const auto found = entries_.find(self.qpn.value());
+  if (found == entries_.end()) {  // attached, and failed at once
+    entering_.reset();
+    return {};
+  }
+  Entry& entry = found->second;
   if (entry.match.must_ask()) ask(now, entry, self);
   entering_.reset();
   if (!options_.required || entry.match.path() != Path::Roce) return {};
@@ -391,7 +397,10 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   }
   link.channel.peer_memory = socket.memory.get();
   nic_->use_local(now, qpn, link);
-  if (!opener) static_cast<void>(socket.peer.send(Answer::Accept));  // one that is gone hangs up
+  // Where the peer's memory faults at once, the queue pair has failed and left.
+  const auto still = sockets_.find(id);
+  if (!opener && still != sockets_.end())
+    static_cast<void>(still->second.peer.send(Answer::Accept));  // one that is gone hangs up
 }
 
 // Each says where its cookie is, and whether it could read the other's: the opener before its hello and after the
