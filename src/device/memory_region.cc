@@ -113,7 +113,7 @@ Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memo
 Result<MemoryRegion> ProtectionDomain::allocate_memory(std::size_t bytes, Access access) {
   if (bytes == 0) return Error(ErrorCode::InvalidArgument, "allocate memory: 0 bytes");
   const bool remote = (access & (Access::RemoteRead | Access::RemoteWrite | Access::RemoteAtomic)) != Access::None;
-  const bool to_share = remote && context_->shares_memory();
+  const bool to_share = remote && !includes(access, Access::NoDirect) && context_->shares_memory();
   const page_allocation::Pages memory =
       to_share ? page_allocation::allocate_to_share(bytes) : page_allocation::allocate(bytes);
   if (memory.data == nullptr)

@@ -204,7 +204,8 @@ TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
       ASSERT_TRUE(is_all(client.memory, static_cast<std::byte>(i)));
       run_for(client.engine, Duration::milliseconds(1));
     }
-    EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here"));
+    EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here; R_Key 0x"));
+    EXPECT_THAT(explained(client.device), HasSubstr(" is mapped here, for writing too"));
     EXPECT_GT(counter(client.device, "direct_requests"), 50u);
     EXPECT_GT(counter(client.device, "direct_bytes"), 50 * kBytes);
     EXPECT_EQ(counter(client.device, "rdma_writes"), 50u);
@@ -216,6 +217,29 @@ TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
   EXPECT_LT(reads, 50);
   EXPECT_EQ(last, 49);
   EXPECT_EQ(server.wait(), 0);
+}
+
+TEST(LocalRegions, memory_that_is_not_to_be_reached_straight_goes_by_the_ring) {
+  Process server([](const auto& say) { lend(Access::All | Access::NoDirect, false, say); });
+  {
+    Client client(server.hear());
+    for (int i = 0; i < 20; ++i) {
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
+      must(client.connection.write(client.memory.local(), client.remote).wait());
+      std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), std::byte{99});
+      must(client.connection.read(client.memory.local(), client.remote).wait());
+      ASSERT_TRUE(is_all(client.memory, static_cast<std::byte>(i)));
+      run_for(client.engine, Duration::milliseconds(1));
+    }
+    EXPECT_THAT(explained(client.device), HasSubstr("0 regions of the peer are mapped here"));
+    EXPECT_THAT(explained(client.device), HasSubstr(" goes by the ring: its owner does not lend it"));
+    EXPECT_EQ(counter(client.device, "direct_requests"), 0u);
+    must(client.connection.close());
+  }
+  int writes = 0, reads = 0;
+  ASSERT_EQ(std::sscanf(server.hear().c_str(), "%d %d", &writes, &reads), 2);
+  EXPECT_EQ(writes, 20);
+  EXPECT_EQ(reads, 20);
 }
 
 std::size_t free_huge_pages() {
@@ -257,7 +281,7 @@ TEST(LocalRegions, memory_that_may_only_be_read_is_mapped_for_reading_and_a_writ
     ASSERT_TRUE(is_all(client.memory, std::byte{7}));
     run_for(client.engine, Duration::milliseconds(1));
   }
-  EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here"));
+  EXPECT_THAT(explained(client.device), HasSubstr(" is mapped here, for reading"));
   expect_error(client.connection.write(client.memory.local(), client.remote).wait(),
                ErrorCode::RemoteAccessError, "WRITE of 1048576 bytes");
 }
@@ -273,6 +297,8 @@ TEST(LocalRegions, memory_of_the_users_own_is_read_by_one_copy_and_written_by_it
       run_for(client.engine, Duration::milliseconds(1));
     }
     EXPECT_THAT(explained(client.device), HasSubstr("0 regions of the peer are mapped here"));
+    EXPECT_THAT(explained(client.device),
+                HasSubstr(" is read by one copy (process_vm_readv) and written by its owner"));
     must(client.connection.close());
   }
   int writes = 0, reads = 0;

@@ -14,7 +14,7 @@
 
 namespace verbena {
 
-// A set of rights on memory or a queue pair. Bits as ibv_access_flags.
+// A set of rights on memory or a queue pair. Bits as ibv_access_flags, but for the last, which is of memory alone.
 enum class Access : std::uint32_t {
   None = 0,
   LocalWrite = 1 << 0,
@@ -22,6 +22,9 @@ enum class Access : std::uint32_t {
   RemoteRead = 1 << 2,
   RemoteAtomic = 1 << 3,
   All = 0xf,
+  // Processes of this host neither map these bytes nor read them: all that goes between them and a peer is copied into
+  // a ring and out of it. Takes no right away.
+  NoDirect = 1u << 30,
 };
 constexpr Access operator|(Access a, Access b) {
   return static_cast<Access>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));

@@ -33,8 +33,8 @@ std::string_view to_string(PageKind kind);
 // Threads: const methods from any thread. What peers write appears in the bytes without further notice: read them after
 // a completion says so.
 // Peers of this host map what was allocated with remote rights, where the device shares memory with them: they read and
-// write it without this process, as far as access() goes, until the region or the connection ends. A forked child does
-// not have such memory.
+// write it without this process, as far as access() goes, until the region or the connection ends; Access::NoDirect
+// forbids it. A forked child does not have such memory.
 class MemoryRegion {
  public:
   MemoryRegion() = default;  // empty

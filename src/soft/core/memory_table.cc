@@ -27,7 +27,7 @@ Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint
   if (remote_changes && !includes(access, Access::LocalWrite))
     return Error{ErrorCode::InvalidArgument,
                  "register memory: remote write or atomic access needs local write too"};
-  if (!includes(Access::All, access))
+  if (!includes(Access::All | Access::NoDirect, access))
     return Error{ErrorCode::InvalidArgument, "register memory: unknown access bits"};
   if (by_lkey_.size() >= max_regions_)
     return Error{ErrorCode::ResourceExhausted, "register memory: the device's limit of " +

@@ -52,6 +52,22 @@ TEST(LocalPull, r073_o1_o2_messages_of_every_length_arrive_whole_and_the_long_on
   }
 }
 
+TEST(LocalPull, memory_that_is_not_to_be_reached_straight_goes_through_the_ring) {
+  Given given = pulling();
+  given.memory_access = Access::All | Access::NoDirect;
+  Pair pair(given);
+  pair.run();
+  const Bytes bytes = pattern(kLarge);
+  pair.a.put(0, bytes);
+  pair.b.receive(7, 0, kLarge);
+  pair.a.send(1, 0, kLarge);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, kLarge, pair.b, 2 << 20);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::Success}));
+  EXPECT_TRUE(pair.b.holds(0, bytes) && pair.b.holds(2 << 20, bytes));
+  EXPECT_EQ(pair.of_a.bytes, 0u);
+}
+
 TEST(LocalPull, q006_r078_pieces_here_and_there_and_more_of_them_than_a_record_names) {
   Pair pair(pulling(1));
   pair.run();

@@ -78,7 +78,13 @@ Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
 }
 
 bool Requester::is_to_be_pulled(const SendWqe& wqe) const {
-  return link_.peer_pulls && wqe.length >= link_.config.pull_from_bytes && !has_flag(wqe.flags, SendFlags::Inline);
+  if (!link_.peer_pulls || wqe.length < link_.config.pull_from_bytes || has_flag(wqe.flags, SendFlags::Inline))
+    return false;
+  const auto sges = link_.qp.send_queue().sges(state_.current);
+  return std::none_of(sges.begin(), sges.end(), [this](const ScatterGather& sge) {
+    const core::MemoryRegion* const region = link_.memory.region(sge.lkey);
+    return region != nullptr && includes(region->access, Access::NoDirect);
+  });
 }
 
 // As much as one record may name: a piece for each segment that is not empty.

@@ -73,7 +73,8 @@ std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool map
   constexpr Access kMapped = Access::RemoteRead | Access::RemoteWrite | Access::RemoteAtomic;
   Access access = region.access & link_.qp.attributes().access & (mapped ? kMapped : Access::RemoteRead);
   if (link_.qp.attributes().max_dest_rd_atomic == 0) access = access & Access::RemoteWrite;
-  if (region.pd != link_.pd() || access == Access::None) return std::nullopt;
+  if (region.pd != link_.pd() || access == Access::None || includes(region.access, Access::NoDirect))
+    return std::nullopt;
   std::optional<std::uint32_t> slot;
   if (!fault_guard::run([&] { slot = link_.channel->granter->try_grant(region.rkey); }) || !slot)
     return std::nullopt;

@@ -82,12 +82,20 @@ class Hub final : public Paths {
   struct Regions final : verbena::local::RegionSource {
     Regions(Hub& its_hub, Qpn its_qpn) : hub(its_hub), qpn(its_qpn) {}
     void ask(Key rkey) override { hub.ask_for_region(*this, rkey); }
-    void drop(Key rkey) override { mapped.erase(rkey.value()); }
+    void drop(Key rkey) override {
+      mapped.erase(rkey.value());
+      known.erase(rkey.value());
+    }
+    void note(Key rkey, const char* how) {
+      if (known.size() < kMostExplained || known.contains(rkey.value())) known[rkey.value()] = how;
+    }
+    static constexpr std::size_t kMostExplained = 32;
     void take_back_all() override { hub.nic_->take_back_all(qpn); }
 
     Hub& hub;
     const Qpn qpn;
     std::unordered_map<std::uint32_t, RegionMapping> mapped;  // by R_Key
+    std::map<std::uint32_t, const char*> known;               // likewise: how its bytes go
     std::vector<Id> wanting;                                  // sockets on which an answer is awaited
   };
   struct Socket {
@@ -140,6 +148,7 @@ class Hub final : public Paths {
   bool hear_loan(Id id);
   bool use_loan(Socket& attached, Key wanted, Loan loan);
   void refuse_wanted();
+  void note(Qpn qpn, Key rkey, const char* how);
   void forget_wanted(Id attached);
   void meet_regions(verbena::local::Channel& channel, Socket& socket, std::uint32_t ring_capacity,
                     bool opener);

@@ -4,7 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 
 #include "base/this_user.h"
 #include "soft/driver/local/hub.h"
@@ -25,6 +27,12 @@ namespace {
 
 // A thread that copies a piece and is not stopped ends within this, also on a busy machine.
 constexpr auto kLongestCopy = std::chrono::milliseconds(100);
+
+std::string hex(std::uint32_t rkey) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "R_Key 0x%08x", rkey);
+  return text.data();
+}
 
 }  // namespace
 
@@ -105,6 +113,7 @@ void Hub::ask_for_region(Regions& regions, Key rkey) {
 
 void Hub::refuse_wanted() {
   for (const auto& [qpn, rkey] : std::exchange(in_vain_, {})) {
+    note(qpn, rkey, "goes by the ring: its owner does not lend it");
     PeerRegion region;
     region.rkey = rkey;
     nic_->handle_region(qpn, region, false);
@@ -138,12 +147,15 @@ bool Hub::use_loan(Socket& attached, Key wanted, Loan loan) {
   PeerRegion region{wanted, lend.iova, lend.length, lend.access, lend.slot, nullptr, lend.address};
   if (!loan.file) {
     if (!attached.memory || !attached.memory->works()) return false;
+    attached.regions->note(wanted, "is read by one copy (process_vm_readv) and written by its owner");
     return nic_->handle_region(attached.qpn, region, true);
   }
   auto mapping = RegionMapping::map(std::move(loan.file), lend.length, core::lets_change(lend.access));
   if (!mapping) return false;
   region.base = mapping->base();
   attached.regions->mapped.insert_or_assign(wanted.value(), std::move(*mapping));
+  attached.regions->note(wanted, core::lets_change(lend.access) ? "is mapped here, for writing too"
+                                                                : "is mapped here, for reading");
   if (nic_->handle_region(attached.qpn, region, true)) return true;
   attached.regions->mapped.erase(wanted.value());
   return false;
@@ -153,8 +165,17 @@ std::string Hub::copies_of(Id attached) const {
   const Socket& socket = sockets_.at(attached);
   if (!socket.memory) return "every message takes two copies, as was asked for";
   const std::size_t count = socket.regions->mapped.size();
-  return socket.memory->explain() + "; " + std::to_string(count) +
-         (count == 1 ? " region of the peer is mapped here" : " regions of the peer are mapped here");
+  std::string text = socket.memory->explain() + "; " + std::to_string(count) +
+                     (count == 1 ? " region of the peer is mapped here" : " regions of the peer are mapped here");
+  for (const auto& [rkey, how] : socket.regions->known)
+    text += "; " + hex(rkey) + ' ' + how;
+  return text;
+}
+
+void Hub::note(Qpn qpn, Key rkey, const char* how) {
+  const auto found = entries_.find(qpn.value());
+  const auto attached = found == entries_.end() ? sockets_.end() : sockets_.find(found->second.socket);
+  if (attached != sockets_.end() && attached->second.regions) attached->second.regions->note(rkey, how);
 }
 
 }  // namespace verbena::soft::local
