@@ -253,6 +253,8 @@ FIGURES = {
     "connections": capacity("connections"),
     "local-connections": capacity("connections", "local"),
     "idle-cpu": capacity("idle_cpu"),
+    "local-idle-cpu": capacity("idle_cpu", "local"),
+    "local-peer-death": capacity("peer_death", "local"),
     "shards-one": together("bench_shards", "one"),
     "shards-two": together("bench_shards", "two"),
     "shards-udp-one": together("bench_shards", "one", "roce"),
@@ -350,6 +352,8 @@ def _rows():
     yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
     yield Row("local.connections.rate", "1/s", "local-connections", goal=">= 1000")
     yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")
+    yield Row("local.idle.processor", "%", "local-idle-cpu", goal="<= 0.1")
+    yield Row("local.peer-death.time", "ms", "local-peer-death", goal="<= 100")
     for name in ("callback", "awaited"):
         yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
     # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.

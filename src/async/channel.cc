@@ -132,6 +132,8 @@ void Channel::handle_event(const provider::Event& event) {
       reported_ = std::make_unique<Error>(
           ErrorCode::ConnectionLost, "connection with " + peer + ": " + std::string(to_string(event.async)));
       break;
+    case AsyncEventType::PeerEnded:
+      return expect_keep_alive_soon();  // which fails, and says so
     default:
       return;
   }
@@ -155,10 +157,18 @@ void Channel::expect_keep_alive(Instant at) {
   if (!at.is_never()) engine_.keep_alive_at(at, key_);
 }
 
+// What the peer said by connection management, in its last moment, comes before.
+void Channel::expect_keep_alive_soon() {
+  constexpr Duration kLastWords = Duration::milliseconds(10);
+  if (!next_keep_alive_.is_never()) engine_.forget_keep_alive(next_keep_alive_, key_);
+  heard_ = false;
+  expect_keep_alive(engine_.now() + kLastWords);
+}
+
 void Channel::keep_alive(Instant now) {
   next_keep_alive_ = Instant::never();
   if (end_) return;
-  expect_keep_alive(now + options_.keep_alive);
+  if (options_.keep_alive > Duration{}) expect_keep_alive(now + options_.keep_alive);
   const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
   if (!silent) return;

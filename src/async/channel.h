@@ -109,6 +109,7 @@ class Channel final : public OperationQueue, private EventHandler {
   std::string subject(const Operation& operation) const;
   Error flush_error(const Operation& operation) const;
   void expect_keep_alive(Instant at);
+  void expect_keep_alive_soon();
   bool overran() const;  // a completion queue it uses
   bool fail_what_is_lost();
   bool has_nothing_out() const;

@@ -159,6 +159,8 @@ std::string_view to_string(AsyncEventType type) {
       return "SRQ_LIMIT_REACHED";
     case AsyncEventType::LastWqeReached:
       return "QP_LAST_WQE_REACHED";
+    case AsyncEventType::PeerEnded:
+      return "PEER_ENDED";
   }
   return "unknown";
 }

@@ -82,7 +82,7 @@ void Nic::handle_hang_up(Instant now, Qpn qpn, Instant at) {
     qp->local->transport.stop_copying();
     return look_again(*qp, at);
   }
-  qp->local->transport.handle_hang_up(now);
+  qp->local->transport.handle_hang_up(now, paths_->is_peer_gone(qpn));
   schedule(now, *qp);
   settle_broken_queues(now);
 }
@@ -169,7 +169,7 @@ void Nic::handle_local_timeout(Instant now, Qp& qp) {
   if (qp.path == Path::Local) {
     if (now >= qp.local->ends_at) {
       qp.local->ends_at = Instant::never();
-      qp.local->transport.handle_hang_up(now);
+      qp.local->transport.handle_hang_up(now, paths_->is_peer_gone(qp.qpn()));
     }
     return qp.local->transport.handle_timeout(now);
   }

@@ -31,6 +31,8 @@ class Paths {
   virtual void handle_packet(Instant now, Qpn qpn) = 0;
   // It is in ERR, reset or destroyed, and uses no shared memory any more.
   virtual void leave(Qpn qpn, bool destroyed) = 0;
+  // The peer hung up: whether its process is gone, too, or at least the device in it.
+  virtual bool is_peer_gone(Qpn qpn) = 0;
   // The peer copies to or from a region that was taken back. Waits while `copies()`, but no longer than a
   // peer that runs can take. False: it still does.
   virtual bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) = 0;

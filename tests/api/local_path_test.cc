@@ -57,8 +57,8 @@ void serve(PathChoice path, const std::function<void(const std::string&)>& say, 
 }
 
 struct Client {
-  Client(const std::string& address, PathChoice path)
-      : device(opened(path)), connection(must(Connection::connect(engine, address, for_ever()))) {}
+  Client(const std::string& address, PathChoice path, const ConnectionOptions& options = for_ever())
+      : device(opened(path)), connection(must(Connection::connect(engine, address, options))) {}
   std::string echo(std::string_view words) {
     std::memcpy(text.data(), words.data(), words.size());
     Operation answer = connection.receive(heard.local());
@@ -131,6 +131,21 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_at_once) {
   EXPECT_TRUE(client.engine.run_until([&] { return write.done(); }, Duration::seconds(60)));
   expect_error(write.result(), ErrorCode::RetryExceeded, "WRITE of 1048576 bytes to 127.0.0.",
                "the peer stopped answering (its process ended");
+  EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+TEST(LocalPath, a_peer_that_is_killed_is_noticed_by_who_only_receives_and_keeps_nobody_alive) {
+  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
+  ConnectionOptions silent = for_ever();
+  silent.keep_alive = Duration{};
+  Client client(server.hear(), PathChoice::Local, silent);
+  EXPECT_EQ(client.echo("alive"), "alive");
+  Operation receive;
+  client.connection.receive(receive, client.text.local());
+  client.engine.run_until([] { return false; }, Duration::milliseconds(20));
+  server.signal(SIGKILL);
+  EXPECT_TRUE(client.engine.run_until([&] { return receive.done(); }, Duration::seconds(60)));
+  expect_error(receive.result(), ErrorCode::ConnectionLost, "the peer stopped answering (its process ended");
   EXPECT_EQ(server.wait(), -SIGKILL);
 }
 

@@ -34,6 +34,7 @@ class Rings {
     void handle_packet(Instant now, Qpn qpn) override;
     void leave(Qpn qpn, bool destroyed) override;
     void wake_peer(Qpn) override {}  // both sides are moved by hand
+    bool is_peer_gone(Qpn) override { return false; }  // who leaves here lives on
     // Nobody copies while another has its turn.
     bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
     bool renew_pages(const core::MemoryRegion& region, int file) override;

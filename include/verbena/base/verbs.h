@@ -254,6 +254,9 @@ enum class AsyncEventType : std::uint8_t {  // numbers of ibv_event_type
   PortError = 10,
   SrqLimitReached = 15,
   LastWqeReached = 16,
+  // Verbena's own: the process at the other end of shared memory is gone, and nothing was outstanding that could fail.
+  // What is posted from now on ends as RetryExceeded; receives stay.
+  PeerEnded = 128,
 };
 std::string_view to_string(AsyncEventType type);
 

@@ -137,6 +137,27 @@ TEST(LocalReceive, r075_r076_r077_shared_receives_are_given_out_once) {
   EXPECT_EQ(b.happened(), Events{AsyncEventType::LastWqeReached});
 }
 
+TEST(LocalPeer, one_that_is_gone_is_told_of_where_nothing_was_outstanding_to_fail) {
+  for (const bool gone : {false, true}) {
+    Pair pair(Given{});
+    pair.run();
+    pair.a.receive(1, 0, 8);
+    pair.a.transport->handle_hang_up(pair.now, gone);
+    EXPECT_EQ(pair.a.happened(), gone ? Events{AsyncEventType::PeerEnded} : Events{});
+    EXPECT_EQ(pair.a.qp->state(), QueuePairState::Rts);
+    pair.a.send(2, 0, 8);
+    pair.a.transport->handle_doorbell();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
+    EXPECT_EQ(statuses(pair.a.received()), Statuses{Status::Flushed});
+  }
+  Pair pair(Given{});
+  pair.run();
+  pair.a.send(1, 0, 8);
+  pair.a.transport->handle_hang_up(pair.now, true);
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
+  EXPECT_EQ(pair.a.happened(), Events{});
+}
+
 // ---- Lengths, rights and keys
 
 struct Refused {

@@ -213,17 +213,14 @@ bool Transport::handle_response(Instant now, std::uint16_t kind, std::span<const
   return honest;
 }
 
-void Transport::handle_hang_up(Instant now) {
+void Transport::handle_hang_up(Instant now, bool gone) {
   if (!attached()) return;
   // Whoever still writes there gets no more than one ring read.
   for (std::uint32_t lines = link_.channel->in.capacity() / kLineBytes; lines != 0 && handle_records(now); --lines) {
   }
-  handle_peer_ended();
-}
-
-void Transport::handle_peer_ended() {
   peer_ended_ = true;
   settle();
+  if (gone && reads()) link_.qp.raise(AsyncEventType::PeerEnded);
 }
 
 void Transport::fail(AsyncEventType event) {

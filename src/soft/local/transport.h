@@ -52,9 +52,9 @@ class Transport final : private core::RequestRecall {
   bool handle_records(Instant now);
   // Whether turns gave back so much room that a peer who waits for it is to be woken.
   bool gave_room();
-  // The peer is gone: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
-  // core::kVendorPeerEnded, now or when it is posted.
-  void handle_hang_up(Instant now);
+  // The peer hung up: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
+  // core::kVendorPeerEnded, now or when it is posted. `gone`, and there was none: PeerEnded is raised.
+  void handle_hang_up(Instant now, bool gone = false);
   // A copy out of its memory met no peer: nothing is read or written any more, and handle_hang_up() is due.
   bool lost_peer() const { return link_.peer_gone && !peer_ended_; }
   void handle_timeout(Instant now);
@@ -86,7 +86,6 @@ class Transport final : private core::RequestRecall {
   bool writes() const;
   bool sends() const;
   bool read_turn(Instant now);
-  void handle_peer_ended();
   void handle_record(Instant now, const Record& record);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);

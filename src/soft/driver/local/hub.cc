@@ -446,6 +446,14 @@ void Hub::leave(Qpn qpn, bool destroyed) {
   }
 }
 
+// Nobody is at its meeting point, or somebody else.
+bool Hub::is_peer_gone(Qpn qpn) {
+  const Entry& entry = entries_.at(qpn.value());
+  const auto reached = find(entry.peer);
+  if (!reached) return false;
+  return !*reached || (**reached).peer.peer().pid != sockets_.at(entry.socket).peer.peer().pid;
+}
+
 void Hub::wake_peer(Qpn qpn) { sockets_.at(entries_.at(qpn.value()).socket).peer.signal(); }
 
 std::vector<NamedCounter> Hub::counters() const {

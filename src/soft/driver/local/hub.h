@@ -66,6 +66,7 @@ class Hub final : public Paths {
   Result<void> enter(Instant now, const verbena::local::Endpoint& self, const verbena::local::Endpoint& peer) override;
   void handle_packet(Instant now, Qpn qpn) override;
   void leave(Qpn qpn, bool destroyed) override;
+  bool is_peer_gone(Qpn qpn) override;
   bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
   bool renew_pages(const core::MemoryRegion& region, int file) override;
   void wake_peer(Qpn qpn) override;
