@@ -45,6 +45,20 @@ class SteppedProcess {
   bool step() { return go_on(PTRACE_SINGLESTEP); }
   // To the beginning or the end of the next system call. False when it ended instead.
   bool step_call() { return go_on(PTRACE_SYSCALL); }
+  // By itself, until it stops itself, which only `pause()` does; `meanwhile` is done again and again. False when it
+  // ended instead.
+  bool go_on_until_pause(const std::function<void()>& meanwhile) {
+    if (::ptrace(PTRACE_CONT, process_.pid(), nullptr, nullptr) != 0) return false;
+    for (;;) {
+      const pid_t changed = ::waitpid(process_.pid(), &status_, WNOHANG);
+      if (changed != 0) return changed == process_.pid() && pauses();
+      meanwhile();
+      ::sched_yield();
+    }
+  }
+  // Of the child: it stands still again. A step that meets it is none.
+  static void pause() { ::raise(SIGSTOP); }
+  bool pauses() const { return WIFSTOPPED(status_) && WSTOPSIG(status_) == SIGSTOP; }
   // Its exit status, after a step that was none; -1 when a signal ended it.
   int exit_status() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1; }
   void kill_and_wait() { process_.kill_and_wait(); }
