@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole programs in virtual time: devices, engines, connections and coroutines of several hosts in one
-// thread, and a network between them that delays, reorders, doubles and loses. One seed repeats a run.
+// thread, and a network between them that delays, reorders, doubles, damages and loses. Hosts stop for a while or for
+// good, ways between them are cut. One seed repeats a run.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,10 +27,24 @@ namespace verbena::test {
 
 struct WorldOptions {
   double loss = 0, duplicate = 0;
+  double corrupt = 0;  // of the datagrams that arrive: one bit is another
   Duration delay = Duration::microseconds(5), jitter = Duration::microseconds(20);
+  Duration replay{};  // a duplicate comes up to so much later still
+  // How long hosts wait for an answer in connection management: 2^(code - 8) ms.
+  std::uint8_t response_timeout_code = 20;
 };
 
 class VirtualWorld {
+  struct Datagram {
+    wire::Path path;
+    std::uint16_t identification = 0;
+    std::vector<std::byte> bytes;
+  };
+  struct Inbox {
+    std::multimap<Instant, Datagram> datagrams;
+    bool held = false;  // its host does not look
+  };
+
  public:
   VirtualWorld(std::uint64_t seed, const WorldOptions& options)
       : options_(options), random_(seed), seed_(seed) {}
@@ -41,6 +58,16 @@ class VirtualWorld {
     Device& device() { return device_; }
     ProgressEngine& engine() { return *engine_; }
 
+    // It does nothing until it goes on; what comes waits, as far as there is room. Not while it is driven from outside.
+    void pause() { stop(true); }
+    void resume() { stop(false); }
+    // It does nothing any more, and nobody hears of it: what its objects say at their end goes nowhere.
+    void crash() {
+      stop(true);
+      world_.dead_.insert(address_);
+      inbox_->datagrams.clear();
+    }
+
    private:
     friend class VirtualWorld;
     template <class T>
@@ -49,10 +76,20 @@ class VirtualWorld {
       return std::move(*result);
     }
     Instant now() const override { return world_.now_; }
-    void wait(Instant until) override { world_.wait(*this, until); }
+    void wait(Instant until) override {
+      alarm_ = until;
+      if (!world_.asking_) world_.turn(this, until);
+    }
+    bool stopped() const { return inbox_->held; }
+    void stop(bool on) {
+      inbox_->held = on;
+      alarm_ = Instant::never();
+    }
     Device make(std::uint8_t number);
 
     VirtualWorld& world_;
+    Gid address_;
+    Inbox* inbox_ = nullptr;
     Instant alarm_ = Instant::never();
     Device device_;
     std::optional<ProgressEngine> engine_;
@@ -63,84 +100,130 @@ class VirtualWorld {
     return *hosts_.back();
   }
   Instant now() const { return now_; }
+  // All hosts go on, none of them driven from outside, until done() or for that long. Whether it is done. A host that
+  // is never idle would stop the time for all.
+  bool run_until(const std::function<bool()>& done, Duration limit) {
+    const Instant end = now_ + limit;
+    Instant since = now_;
+    for (std::uint32_t turns = 0; !done(); ++turns) {
+      if (now_ != std::exchange(since, now_)) turns = 0;
+      EXPECT_LT(turns, kMostTurns) << "seed " << seed_ << ": time stands still";
+      if (now_ >= end || turns >= kMostTurns) return false;
+      turn(nullptr, end);
+    }
+    return true;
+  }
+
+  // The network is another from now on.
+  void change_network(const WorldOptions& options) { options_ = options; }
+  // Runs f() when so much time has gone by, between the turns of the hosts.
+  void after(Duration delay, std::function<void()> f) { events_.emplace(now_ + delay, std::move(f)); }
+  // Nothing sent from the one to the other arrives any more, until all ways are mended.
+  void cut(const Host& from, const Host& to) { cuts_.emplace(from.address_, to.address_); }
+  void mend() { cuts_.clear(); }
+
   // Over every datagram: when it arrived, its length, its BTH. What follows may tell addresses of memory.
   std::uint64_t hash() const { return hash_; }
   std::uint64_t lost() const { return lost_; }
+  std::uint64_t corrupted() const { return corrupted_; }
+  std::uint64_t cut_off() const { return cut_off_; }
 
  private:
-  struct Datagram {
-    wire::Path path;
-    std::uint16_t identification = 0;
-    std::vector<std::byte> bytes;
-  };
-  using Inbox = std::multimap<Instant, Datagram>;
+  static constexpr std::size_t kMostHeld = 64;           // datagrams
+  static constexpr std::uint32_t kMostTurns = 100'000;  // of all hosts, at one moment
   class Port;
 
+  bool passes(const wire::Path& path) const {
+    return !dead_.contains(path.source) && !dead_.contains(path.destination) &&
+           !cuts_.contains({path.source, path.destination});
+  }
   void send(const roce::Train& train) {
+    if (!passes(train.path())) {
+      cut_off_ += train.datagrams();
+      return;
+    }
     for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
       Datagram d{train.path(), static_cast<std::uint16_t>(i), {}};
       train.flatten(i, d.bytes);
-      if (options_.duplicate != 0 && random_.chance(options_.duplicate)) deliver(d);
+      if (options_.duplicate != 0 && random_.chance(options_.duplicate)) deliver(d, options_.replay);
       if (options_.loss != 0 && random_.chance(options_.loss))
         ++lost_;
       else
-        deliver(std::move(d));
+        deliver(std::move(d), {});
     }
   }
-  void deliver(Datagram d) {
-    const auto more = random_.below(static_cast<std::uint64_t>(options_.jitter.ns) + 1);
+  void deliver(Datagram d, Duration late) {
+    if (options_.corrupt != 0 && random_.chance(options_.corrupt)) {
+      const std::uint64_t bit = random_.below(d.bytes.size() * 8);
+      d.bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+      ++corrupted_;
+    }
+    const auto more = random_.below(static_cast<std::uint64_t>((options_.jitter + late).ns) + 1);
     const Instant at = now_ + options_.delay + Duration{static_cast<std::int64_t>(more)};
     hash_ = (hash_ ^ static_cast<std::uint64_t>(at.ns)) * 0x9e3779b97f4a7c15u + d.bytes.size();
     const auto bth = std::span(d.bytes).first(std::min(d.bytes.size(), wire::kBthBytes));
     for (const std::byte b : bth) hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3u;
-    inboxes_[d.path.destination].emplace(at, std::move(d));
+    Inbox& inbox = inboxes_[d.path.destination];
+    if (inbox.held && inbox.datagrams.size() >= kMostHeld)
+      ++lost_;
+    else
+      inbox.datagrams.emplace(at, std::move(d));
   }
 
-  // One host has nothing to do: the others run, then time goes on to the next thing that happens anywhere.
-  void wait(Host& idle, Instant until) {
-    idle.alarm_ = until;
-    if (asking_) return;
-    bool any = false;
-    const std::size_t first = random_.below(hosts_.size());
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      Host& host = *hosts_[(first + i) % hosts_.size()];
-      if (&host != &idle && host.engine_ && host.engine().run_once()) any = true;
-    }
-    if (any) return;
+  // Who has something to do runs; if nobody has, time goes on to the next thing that happens anywhere, or to `until`.
+  // `idle` has nothing to do, and said when it will.
+  void turn(Host* idle, Instant until) {
+    if (run_all_but(idle)) return;
     asking_ = true;
     for (const auto& host : hosts_) {
-      if (host.get() == &idle || !host->engine_) continue;
+      if (host.get() == idle || !host->engine_ || host->stopped()) continue;
       host->alarm_ = now_;
       host->engine().wait(Instant::never());
     }
     asking_ = false;
-    Instant next = Instant::never();
+    Instant next = until;
     for (const auto& host : hosts_) next = std::min(next, host->alarm_);
     for (const auto& [address, inbox] : inboxes_)
-      if (!inbox.empty()) next = std::min(next, inbox.begin()->first);
+      if (!inbox.held && !inbox.datagrams.empty()) next = std::min(next, inbox.datagrams.begin()->first);
+    if (!events_.empty()) next = std::min(next, events_.begin()->first);
     ASSERT_FALSE(next.is_never()) << "seed " << seed_ << ": nothing will ever happen again";
     now_ = std::max(now_, next);
   }
+  bool run_all_but(const Host* idle) {
+    bool any = false;
+    for (; !events_.empty() && events_.begin()->first <= now_; any = true)
+      events_.extract(events_.begin()).mapped()();
+    const std::size_t first = random_.below(hosts_.size());
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      Host& host = *hosts_[(first + i) % hosts_.size()];
+      if (&host != idle && host.engine_ && !host.stopped() && host.engine().run_once()) any = true;
+    }
+    return any;
+  }
 
-  const WorldOptions options_;
+  WorldOptions options_;
   SeededRandom random_;
   const std::uint64_t seed_;
   Instant now_{1'000'000'000};
   bool asking_ = false;
-  std::uint64_t hash_ = 0, lost_ = 0;
+  std::uint64_t hash_ = 0, lost_ = 0, corrupted_ = 0, cut_off_ = 0;
   std::map<Gid, Inbox> inboxes_;
+  std::set<Gid> dead_;
+  std::set<std::pair<Gid, Gid>> cuts_;  // from, to
+  std::multimap<Instant, std::function<void()>> events_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 
 class VirtualWorld::Port final : public soft::Port {
  public:
-  Port(VirtualWorld& world, const Gid& address) : world_(world), inbox_(world.inboxes_[address]) {}
+  Port(VirtualWorld& world, Inbox& inbox) : world_(world), inbox_(inbox) {}
 
   bool receive(soft::DatagramSink& sink) override {
     bool any = false;
-    for (; !inbox_.empty() && inbox_.begin()->first <= world_.now_; any = true) {
-      const Datagram d = std::move(inbox_.begin()->second);
-      inbox_.erase(inbox_.begin());
+    auto& waiting = inbox_.datagrams;
+    for (; !waiting.empty() && waiting.begin()->first <= world_.now_; any = true) {
+      const Datagram d = std::move(waiting.begin()->second);
+      waiting.erase(waiting.begin());
       sink.on_datagrams(d.path, d.identification, d.bytes, d.bytes.size());
     }
     return any;
@@ -161,9 +244,11 @@ class VirtualWorld::Port final : public soft::Port {
 
 inline Device VirtualWorld::Host::make(std::uint8_t number) {
   soft::NicConfig config;
-  config.address = *Gid::parse("10.0.0." + std::to_string(number));
+  config.address = address_ = *Gid::parse("10.0.0." + std::to_string(number));
+  inbox_ = &world_.inboxes_[address_];
   config.path_mtu = 1024;
   config.source_ports = {0xc000};
+  config.cm.response_timeout_code = world_.options_.response_timeout_code;
   soft::UdpDevice parts;
   parts.local = {config.address, "sim", 1, 1500, false, true};
   soft::HostDevice::Options options;
@@ -171,7 +256,7 @@ inline Device VirtualWorld::Host::make(std::uint8_t number) {
   options.time = this;
   parts.device =
       std::make_unique<soft::HostDevice>(config, std::make_unique<SeededRandom>(world_.seed_ * 97 + number),
-                                         std::make_unique<Port>(world_, config.address), std::move(options));
+                                         std::make_unique<Port>(world_, *inbox_), std::move(options));
   return value(
       DeviceFactory::make(std::make_unique<soft::SoftContext>(std::move(parts), "sim", "simulated")));
 }
