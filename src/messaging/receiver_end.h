@@ -208,6 +208,7 @@ class ReceiverEnd {
   bool post_control(ReceiverPeer& peer, Control control);
   void connection_closed(ReceiverPeer& peer);
   void cut_off(ReceiverPeer& peer, Error error);
+  bool has_end_to_tell() const;
   Result<void> end_of(const ReceiverPeer& peer) const;
   void tell_end(ReceiverPeer& peer);
   void serve();

@@ -14,8 +14,15 @@ std::size_t ReceiverEnd::take(std::span<Message> out) {
   counters_.messages += count;
   if (count != 0) look_interval_ = kLookInterval;
   for (std::size_t i = 0; i < count; ++i) counters_.bytes += out[i].bytes().size();
-  if (count == 0 && has_cut_off_) tick_.make_ready();
+  if (count == 0 && has_end_to_tell()) tick_.make_ready();
   return count;
+}
+
+// One that is cut off may have messages behind those of others, which are still to come: nothing is due until they do.
+bool ReceiverEnd::has_end_to_tell() const {
+  return has_cut_off_ && std::any_of(peers_.begin(), peers_.end(), [this](const auto& peer) {
+           return peer->cut_off_ && !peer->told_ && (!peer->fenced_ || is_empty(*peer));
+         });
 }
 
 // Memory first; of what comes without a completion several times, as driving the engine takes longer than a look.
