@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several senders at one receiver, in virtual time, under every fault there is: a network that loses, doubles, reorders
+// and damages, processes that stop for a while and that die, ways that are cut for a while and for good.
+#include <array>
+#include <functional>
+
+#include "../scenario/virtual_world.h"
+#include "base/sanitizer.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(60);
+constexpr std::uint32_t kSenders = 3;
+constexpr std::uint32_t kEndless = 1u << 30;  // messages: it sends until nothing goes any more
+constexpr std::uint32_t kLongest = 5000;      // bytes, five packets
+constexpr std::uint64_t kSeeds = kSanitized ? 2 : 8;
+
+class UnderFaults : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, UnderFaults, ::testing::ValuesIn([] {
+                           std::vector<Way> all;
+                           for (const Way& way : every_way())
+                             if (way.path == PathChoice::Roce) all.push_back(way);
+                           return all;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+std::size_t bytes_of_message(std::uint32_t n) { return n * 613 % (kLongest + 1); }
+
+// A sender: what it shall do, what it did, and what came of it.
+struct Seat {
+  std::uint32_t number = 0;
+  VirtualWorld::Host* host = nullptr;
+  std::uint32_t messages = 40;
+  std::uint32_t sent = 0, got = 0;
+  std::optional<Result<void>> end;   // as the sender learnt it
+  std::optional<Result<void>> told;  // as the receiver did
+};
+
+// A receiver and its senders, each on a host of its own. They own their ends, as processes do: what a crash leaves
+// is destroyed with the world.
+class Program {
+ public:
+  Program(const Kind& kind, std::uint64_t seed, const WorldOptions& network)
+      : random_(seed * 31 + 7), world_(seed, {.response_timeout_code = 12}), home_(world_.add_host()) {
+    const Options options{.kind = kind,
+                          .max_message_bytes = kLongest,
+                          .depth = static_cast<std::uint32_t>(kSenders + random_.below(20)),
+                          .ring_bytes = 32768,
+                          .max_senders = kSenders,
+                          // A peer that is silent for 8 ms is given up, one that should speak is asked.
+                          .connection = {.reliability = {.timeout = 8}, .keep_alive = Duration::milliseconds(3)}};
+    Receiver receiver = must(Receiver::create(home_.engine(), options));
+    receiver.on_peer_end([this](messaging::PeerId peer, const Result<void>& how) {
+      EXPECT_FALSE(seats_.at(peer).told) << "sender " << peer << " ended twice";
+      seats_.at(peer).told = how;
+    });
+    Listener listener = must(Listener::create(home_.engine()));
+    listener.on_request([&] { EXPECT_EQ(must(receiver.accept(*listener.poll_request())), connected_++); });
+    for (std::uint32_t i = 0; i < kSenders; ++i) {
+      seats_[i].number = i;
+      seats_[i].host = &world_.add_host();
+      senders_.push_back(must(Sender::connect(seats_[i].host->engine(), listener.address().to_string(), options)));
+    }
+    receiver_.emplace(std::move(receiver));
+    world_.change_network(network);
+  }
+  VirtualWorld& world() { return world_; }
+  VirtualWorld::Host& home() { return home_; }
+  SeededRandom& random() { return random_; }
+  Seat& seat(std::size_t i) { return seats_[i]; }
+  const std::optional<Error>& receivers_end() const { return receivers_end_; }
+  // Everybody but `gone`, the receiver too, came to its end.
+  bool is_over(const Seat* gone = nullptr) const {
+    return receivers_end_ && std::all_of(seats_.begin(), seats_.end(), [&](const Seat& seat) {
+             return seat.end.has_value() || &seat == gone;
+           });
+  }
+  // f() happens at some moment soon after a message of that sender was taken, the n-th of it.
+  void strike(const Seat& at, std::uint32_t n, std::function<void()> f) {
+    struck_ = &at;
+    strike_at_ = n;
+    strike_ = std::move(f);
+  }
+  // Until done(), or nobody is patient any more.
+  bool run(const std::function<bool()>& done) {
+    home_.engine().spawn(receive(std::move(*receiver_)));
+    for (Seat& seat : seats_) seat.host->engine().spawn(send(std::move(senders_[seat.number]), seat));
+    return world_.run_until(done, kPatience);
+  }
+  // All that it had to say has arrived, both sides are content.
+  void expect_well(const Seat& seat) const {
+    SCOPED_TRACE("sender " + std::to_string(seat.number));
+    EXPECT_EQ(seat.got, seat.messages);
+    ASSERT_TRUE(seat.end);
+    must(*seat.end);
+    ASSERT_TRUE(seat.told);
+    must(*seat.told);
+  }
+
+ private:
+  Task<void> send(Sender sender, Seat& me) {
+    SeededRandom pauses(random_.next_u64());
+    for (; me.sent < me.messages; ++me.sent) {
+      const auto text = text_of_message(me.number, me.sent, bytes_of_message(me.sent));
+      const auto sent = co_await sender.async_send(text, kPatience);
+      if (!sent) {
+        me.end = sent.error();
+        co_return;
+      }
+      if (pauses.chance(0.1)) co_await me.host->engine().sleep(pause(pauses));
+    }
+    me.end = co_await sender.async_close(kPatience);
+  }
+  Task<void> receive(Receiver receiver) {
+    SeededRandom pauses(random_.next_u64());
+    Message held;
+    for (;;) {
+      auto message = co_await receiver.async_receive(held.empty() ? kPatience : Duration::microseconds(100));
+      if (!message && message.error().code() == ErrorCode::DeadlineExceeded && !held.empty()) {
+        held = {};
+        continue;
+      }
+      if (!message) {
+        receivers_end_ = message.error();
+        co_return;
+      }
+      take(*message);
+      if (pauses.chance(0.2))
+        held = std::move(*message);
+      else if (pauses.chance(0.5))
+        held = {};
+      if (pauses.chance(0.1)) co_await home_.engine().sleep(pause(pauses));
+    }
+  }
+  static Duration pause(SeededRandom& random) {
+    return Duration::microseconds(static_cast<std::int64_t>(random.below(100)));
+  }
+  void take(const Message& message) {
+    Seat& from = seats_.at(message.peer());
+    EXPECT_LT(from.got, from.messages);
+    EXPECT_TRUE(is_message(message, from.got, bytes_of_message(from.got), from.number))
+        << "message " << from.got << " of sender " << from.number;
+    if (++from.got != strike_at_ || &from != struck_) return;
+    world_.after(pause(random_), std::move(strike_));
+  }
+
+  SeededRandom random_;
+  std::uint32_t connected_ = 0;
+  std::array<Seat, kSenders> seats_;
+  std::optional<Error> receivers_end_;
+  const Seat* struck_ = nullptr;
+  std::uint32_t strike_at_ = 0;
+  std::function<void()> strike_;
+  VirtualWorld world_;
+  VirtualWorld::Host& home_;
+  std::vector<Sender> senders_;
+  std::optional<Receiver> receiver_;
+};
+
+// What passes is not noticed: all senders end well.
+void expect_all_well(Program& program) {
+  EXPECT_TRUE(program.run([&] { return program.is_over(); }));
+  for (std::size_t i = 0; i < kSenders; ++i) program.expect_well(program.seat(i));
+  ASSERT_TRUE(program.receivers_end());
+  expect_error(*program.receivers_end(), ErrorCode::Disconnected, "all senders have closed");
+}
+
+// An error that says what is the case, and comes from no clock of the program's.
+void expect_named(const std::optional<Result<void>>& end) {
+  ASSERT_TRUE(end);
+  ASSERT_FALSE(*end);
+  EXPECT_THAT((std::array{ErrorCode::RetryExceeded, ErrorCode::ConnectionLost, ErrorCode::Disconnected}),
+              ::testing::Contains(end->error().code()))
+      << end->error().to_string();
+}
+
+TEST_P(UnderFaults, a_network_that_loses_costs_no_message) {
+  std::uint64_t lost = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01 * static_cast<double>(seed)});
+    expect_all_well(program);
+    lost += program.world().lost();
+  }
+  EXPECT_GT(lost, 10u);
+}
+
+// One that had closed stood behind the gap of another, and its receiver had no quiet moment until that one wrote.
+TEST(SharedWriteUnderFaults, seed_4_a_closed_sender_behind_anothers_gap_does_not_keep_its_receiver_awake) {
+  Program program({.protocol = Protocol::SharedWrite}, 4, {.loss = 0.04});
+  expect_all_well(program);
+}
+
+TEST_P(UnderFaults, a_network_that_doubles_and_replays_doubles_no_message) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01, .duplicate = 0.2, .replay = Duration::microseconds(500)});
+    expect_all_well(program);
+  }
+}
+
+TEST_P(UnderFaults, a_network_that_reorders_reorders_no_message) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto most = static_cast<std::int64_t>(20 * seed);
+    Program program(GetParam().kind, seed, {.jitter = Duration::microseconds(most)});
+    expect_all_well(program);
+  }
+}
+
+TEST_P(UnderFaults, a_network_that_damages_damages_no_message) {
+  std::uint64_t corrupted = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.corrupt = 0.01 * static_cast<double>(seed)});
+    expect_all_well(program);
+    corrupted += program.world().corrupted();
+  }
+  EXPECT_GT(corrupted, 10u);
+}
+
+// So long that a process or a way that is back by then was not given up.
+Duration a_while(SeededRandom& random) {
+  return Duration::microseconds(static_cast<std::int64_t>(500 + random.below(4000)));
+}
+
+TEST_P(UnderFaults, a_process_that_stops_for_a_while_loses_no_message) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01, .duplicate = 0.02});
+    const Seat& at = program.seat(seed % kSenders);
+    VirtualWorld::Host& host = seed % 2 == 0 ? program.home() : *at.host;
+    program.strike(at, 10, [&] {
+      host.pause();
+      program.world().after(a_while(program.random()), [&] { host.resume(); });
+    });
+    expect_all_well(program);
+  }
+}
+
+// One direction or both, of one sender or of all.
+void cut_off(Program& program, const Seat& seat, std::uint64_t seed) {
+  if (seed % 3 != 0) program.world().cut(*seat.host, program.home());
+  if (seed % 3 != 1) program.world().cut(program.home(), *seat.host);
+}
+
+TEST_P(UnderFaults, ways_that_are_cut_for_a_while_lose_no_message) {
+  std::uint64_t cut = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01});
+    const Seat& at = program.seat(seed % kSenders);
+    program.strike(at, 10, [&] {
+      for (std::size_t i = 0; i < kSenders; ++i)
+        if (seed % 2 == 0 || i == at.number) cut_off(program, program.seat(i), seed);
+      program.world().after(a_while(program.random()), [&] { program.world().mend(); });
+    });
+    expect_all_well(program);
+    cut += program.world().cut_off();
+  }
+  EXPECT_GT(cut, 10u);
+}
+
+// Of the one that is gone came whole messages in order, the receiver says why no more; of the others came everything.
+void expect_the_others_well(Program& program, const Seat& gone) {
+  for (std::size_t i = 0; i < kSenders; ++i)
+    if (i != gone.number) program.expect_well(program.seat(i));
+  expect_named(gone.told);
+}
+
+TEST_P(UnderFaults, a_way_that_is_cut_for_good_ends_one_sender_by_name) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01, .duplicate = 0.02, .replay = Duration::milliseconds(1)});
+    Seat& gone = program.seat(seed % kSenders);
+    gone.messages = kEndless;
+    const auto strike_at = static_cast<std::uint32_t>(5 + 4 * seed);
+    program.strike(gone, strike_at, [&] { cut_off(program, gone, seed); });
+    EXPECT_TRUE(program.run([&] { return program.is_over(); }));
+    // What was on its way when it was given up may come now.
+    program.world().mend();
+    program.world().run_until([] { return false; }, Duration::milliseconds(20));
+    expect_the_others_well(program, gone);
+    EXPECT_GE(gone.got, strike_at);
+    expect_named(gone.end);
+  }
+}
+
+TEST_P(UnderFaults, a_sender_that_crashes_leaves_a_prefix_and_the_others_alone) {
+  for (std::uint64_t seed = 1; seed <= 2 * kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = seed % 2 == 0 ? 0.01 : 0});
+    Seat& gone = program.seat(seed % kSenders);
+    gone.messages = kEndless;
+    const auto strike_at = static_cast<std::uint32_t>(2 + 2 * seed);
+    program.strike(gone, strike_at, [&] { gone.host->crash(); });
+    EXPECT_TRUE(program.run([&] { return program.is_over(&gone); }));
+    expect_the_others_well(program, gone);
+    EXPECT_GE(gone.got, strike_at);
+    EXPECT_LE(gone.got, gone.sent + 1);
+    EXPECT_FALSE(gone.end);
+  }
+}
+
+TEST_P(UnderFaults, a_receiver_that_crashes_ends_every_sender_by_name) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = seed % 2 == 0 ? 0.01 : 0});
+    for (std::size_t i = 0; i < kSenders; ++i) program.seat(i).messages = kEndless;
+    program.strike(program.seat(seed % kSenders), 3 * static_cast<std::uint32_t>(seed),
+                   [&] { program.home().crash(); });
+    EXPECT_TRUE(program.run([&] { return program.seat(0).end && program.seat(1).end && program.seat(2).end; }));
+    for (std::size_t i = 0; i < kSenders; ++i) expect_named(program.seat(i).end);
+  }
+}
+
+}  // namespace
+}  // namespace verbena
