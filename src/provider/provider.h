@@ -5,6 +5,9 @@
 // Threads: all methods of Context may be called from any thread; control calls take a lock inside. The data path
 // (the ...Ops) takes one short lock per queue. No method calls user code.
 // Errors: Error::native() is the errno that verbs would return, domain Errno.
+// Order: requests of a queue pair are done in the order they were posted, so that of two WRITEs no byte of the second
+// is to be seen before all of the first (verbs without IBV_ACCESS_RELAXED_ORDERING), and 8 bytes at a multiple of eight
+// change at once. Inside a WRITE, order is promised where DeviceInfo::order_in_write says so, and nowhere else.
 #pragma once
 
 #include <cstdint>

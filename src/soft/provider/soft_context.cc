@@ -30,6 +30,7 @@ DeviceInfo software_limits(const NicConfig& config) {
   info.max_inline_bytes = config.max_inline_bytes;
   info.max_memory_regions = config.max_memory_regions;
   info.max_rd_atomic = config.max_rd_atomic;
+  info.order_in_write = true;  // core/dma.cc keeps it for packets and for shared memory
   return info;
 }
 
@@ -52,6 +53,7 @@ SoftContext::~SoftContext() = default;
 std::vector<std::string> SoftContext::explain() const {
   std::vector<std::string> lines{"device " + info_.name + ": " + reason_};
   for (std::string& line : device_->explain()) lines.push_back(std::move(line));
+  lines.push_back("order inside a WRITE: promised, by packets and through shared memory");
   if (std::string failure = device_->capture_failure(); !failure.empty())
     lines.push_back(std::move(failure));
   return lines;
