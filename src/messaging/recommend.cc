@@ -121,4 +121,17 @@ Result<Recommendation> recommend(const Requirements& w) {
   return contradiction(asked);
 }
 
+Result<Recommendation> recommend(const Requirements& wanted, const DeviceInfo& receiver) {
+  if (receiver.order_in_write || !wanted.order_in_write) return recommend(wanted);
+  Requirements without = wanted;
+  without.order_in_write = false;
+  auto best = recommend(without);
+  if (!best) return best;
+  const auto otherwise = recommend(wanted);
+  if (otherwise && otherwise->kind != best->kind)
+    best->reason += "; device " + receiver.name + " does not promise the order inside a WRITE that " +
+                    to_string(otherwise->kind) + " needs";
+  return best;
+}
+
 }  // namespace verbena::messaging

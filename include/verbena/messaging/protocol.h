@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "verbena/base/device_info.h"
 #include "verbena/base/result.h"
 
 namespace verbena::messaging {
@@ -89,7 +90,7 @@ struct Requirements {
   bool idle_sender = false;         // the sender only puts messages into its memory
   bool receiver_sleeps = false;     // until a message comes, instead of polling
   bool hold_messages = false;       // the receiver keeps some for long while others go on
-  bool order_in_write = true;       // both devices promise it: see Traits
+  bool order_in_write = true;       // the receiver's device promises it: DeviceInfo::order_in_write
 };
 
 struct Recommendation {
@@ -100,5 +101,8 @@ struct Recommendation {
 // from nine senders on, little_memory, and needs no order_in_write that is not promised; the rest are preferences.
 // Errors: InvalidArgument, for wishes that exclude each other; the text names them.
 Result<Recommendation> recommend(const Requirements& wanted);
+// For a receiver on that device: what needs an order inside a WRITE is recommended only where `receiver` promises it,
+// and the reason names it where that decided.
+Result<Recommendation> recommend(const Requirements& wanted, const DeviceInfo& receiver);
 
 }  // namespace verbena::messaging
