@@ -110,7 +110,6 @@ class BufferedWriteReceiver final : public ReceiverEnd {
 
  private:
   struct Peer;
-  Kind effective_kind() const;
   bool poll_one(Peer& peer, Message& out);
   void tell_head(Peer& peer);
 

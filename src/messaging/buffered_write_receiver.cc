@@ -39,11 +39,6 @@ struct BufferedWriteReceiver::Peer final : ReceiverPeer {
   std::size_t first_ready = 0, ready_count = 0;
 };
 
-Kind BufferedWriteReceiver::effective_kind() const {
-  const bool ordered = promises_order_in_write(device().info());
-  return ordered ? options().kind : without_order_in_write(options().kind);
-}
-
 Result<void> BufferedWriteReceiver::open() {
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
@@ -71,7 +66,7 @@ QueuePairCapabilities BufferedWriteReceiver::queues() const {
 
 // The base's own receives take the immediates.
 std::uint32_t BufferedWriteReceiver::control_receives() const {
-  return effective_kind().commit == Commit::Immediate ? options().depth : 1;
+  return options().kind.commit == Commit::Immediate ? options().depth : 1;
 }
 
 void BufferedWriteReceiver::offer(ReceiverPeer& peer, Offer& ours, const Offer*) {

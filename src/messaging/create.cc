@@ -6,6 +6,7 @@
 #include "messaging/buffered_write.h"
 #include "messaging/direct_read.h"
 #include "messaging/direct_write.h"
+#include "messaging/offer.h"
 #include "messaging/receiver_end.h"
 #include "messaging/send_receive.h"
 #include "messaging/sender_end.h"
@@ -18,6 +19,11 @@ namespace {
 
 constexpr std::uint32_t kMaxDepth = 1u << 16;
 
+const DeviceInfo& device_of(ProgressEngine& engine, const Options& options) {
+  Device* const device = options.connection.device;
+  return (device != nullptr ? *device : engine.device()).info();
+}
+
 // What no protocol takes.
 Result<void> check(ProgressEngine& engine, const Options& options) {
   const auto refuse = [&](const std::string& why) {
@@ -28,12 +34,20 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
     return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +
                   std::to_string(kMaxDepth));
   if (options.max_senders == 0) return refuse("max_senders is 0");
-  Device* const device = options.connection.device;
-  const DeviceInfo& info = (device != nullptr ? *device : engine.device()).info();
+  const DeviceInfo& info = device_of(engine, options);
   if (options.depth + 16 > info.max_requests)
     return refuse("a depth of " + std::to_string(options.depth) + ", and the device's queues hold " +
                   std::to_string(info.max_requests) + " requests");
   return {};
+}
+
+// A receiver's, as its memory is what is written: see settle().
+Result<Kind> allowed_kind(const Options& options, const DeviceInfo& device) {
+  if (device.order_in_write || !traits_of(options.kind).order_in_write) return options.kind;
+  if (!options.exact_kind) return without_order_in_write(options.kind);
+  return Error(ErrorCode::NotSupported, "messages by " + to_string(options.kind) + ": device " + device.name +
+                                            " does not promise the order inside a WRITE that this needs; " +
+                                            to_string(without_order_in_write(options.kind)) + " needs none");
 }
 
 template <class End>
@@ -74,8 +88,12 @@ Result<std::unique_ptr<SenderEnd>> SenderEnd::create(ProgressEngine& engine, con
   return end;
 }
 
-Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine, const Options& options) {
-  if (auto ok = check(engine, options); !ok) return ok.error();
+Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine, const Options& wanted) {
+  if (auto ok = check(engine, wanted); !ok) return ok.error();
+  auto kind = allowed_kind(wanted, device_of(engine, wanted));
+  if (!kind) return kind.error();
+  Options options = wanted;
+  options.kind = *kind;
   std::unique_ptr<ReceiverEnd> end;
   switch (options.kind.protocol) {
     case Protocol::SendReceive:
@@ -102,6 +120,7 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
     default:
       return unknown<ReceiverEnd>(options);
   }
+  end->wanted_ = wanted.kind;
   if (auto ok = end->open(); !ok) return ok.error();
   return end;
 }

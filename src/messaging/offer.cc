@@ -86,19 +86,23 @@ Result<Settled> settle(const Offer& ours, const Offer& theirs) {
     return Error(ErrorCode::InvalidArgument, "one end speaks " + std::string(to_string(ours.kind.protocol)) +
                                                  ", the other " +
                                                  std::string(to_string(theirs.kind.protocol)));
-  const Offer& sender = ours.role == Role::Sender ? ours : theirs;
-  Kind kind = ours.role == Role::Receiver ? ours.kind : theirs.kind;
+  const bool we_send = ours.role == Role::Sender;
+  const Offer& sender = we_send ? ours : theirs;
+  const Offer& receiver = we_send ? theirs : ours;
+  Kind kind = receiver.kind;
   if (kind.protocol == Protocol::BufferedRead) kind.ring = sender.kind.ring;
+  if (traits_of(kind).order_in_write && !receiver.order_in_write)
+    return Error(ErrorCode::NotSupported, "the receiver chose " + to_string(kind) +
+                                              ", and its device does not promise the order inside a WRITE that "
+                                              "this needs");
   return Settled{kind, std::min(ours.max_message_bytes, theirs.max_message_bytes),
-                 std::min(ours.depth, theirs.depth)};
+                 std::min(ours.depth, theirs.depth), receiver.order_in_write};
 }
-
-// Our own software device alone: others may keep the order, and do not say so.
-bool promises_order_in_write(const DeviceInfo& device) { return device.provider == "soft"; }
 
 Kind without_order_in_write(const Kind& kind) {
   Kind other = kind;
-  if (traits_of(kind).order_in_write) other.commit = Commit::Immediate;
+  if (traits_of(kind).order_in_write)
+    other.commit = kind.acknowledge == Acknowledge::Read ? Commit::Offset : Commit::Immediate;
   return other;
 }
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 
-#include "verbena/base/device_info.h"
 #include "verbena/base/result.h"
 #include "verbena/device/remote_memory.h"
 #include "verbena/messaging/protocol.h"
@@ -29,7 +28,7 @@ struct Offer {
 
   Role role = Role::Sender;
   Kind kind{};
-  bool order_in_write = false;          // what is written to this end's memory is placed in ascending order
+  bool order_in_write = false;          // DeviceInfo's, of this end: of what is written to its memory
   std::uint32_t max_message_bytes = 0;  // not 0
   std::uint32_t depth = 0;              // not 0
   RemoteMemory memory{};                // the protocol's, at this end
@@ -45,19 +44,31 @@ struct Offer {
 
 // What holds between two ends: the smaller sizes, and the receiver's choice of commit, acknowledgement and
 // ring; of BufferedRead, where the ring is the sender's, the sender's choice of it. Errors: InvalidArgument
-// (two senders, two receivers, two protocols), in words for both ends' users.
+// (two senders, two receivers, two protocols), NotSupported (the receiver's commit needs an order inside a WRITE that
+// its device does not promise), in words for both ends' users.
+//
+// Order inside a WRITE matters at the end whose memory is written, and there alone: its device places the bytes, in
+// whatever way the other's sent them. (Within a host the sender's device may store them itself; it is a software device
+// then, which promises the same.) Who waits for such an order:
+//
+//   BufferedWrite, Reversed     the receiver, at whose side the ring is: its device has to promise it.
+//   BufferedWrite, Offset       nobody: the tail is a WRITE of one word behind that of the messages.
+//   BufferedRead                nobody: what the receiver READs is there when the READ is done; its one WRITE, of the
+//                               head, into the sender's memory, is one word.
+//   SharedWrite                 nobody: messages come with completions; its cells are words.
+//   the rest, and Immediate     nobody: completions alone.
+//
+// So the receiver's promise decides, whatever the sender's device does. A sender is told of it all the same.
 struct Settled {
   Kind kind{};
   std::uint32_t max_message_bytes = 0;
   std::uint32_t depth = 0;
+  bool order_in_write = false;  // promised of what is written to the receiver's memory
 };
 Result<Settled> settle(const Offer& ours, const Offer& theirs);
 
-// What is written to this device's memory is placed in ascending order (memory-model.md).
-bool promises_order_in_write(const DeviceInfo& device);
-
-// The same kind where the receiver's device promises the order that it needs, else the nearest that does
-// without.
+// The nearest kind that needs no order inside a WRITE: the same, where it needs none. A receiver that issues nothing
+// goes on to issue nothing, by Offset; any other gets Immediate, which needs but completions.
 Kind without_order_in_write(const Kind& kind);
 
 }  // namespace verbena::messaging

@@ -110,6 +110,31 @@ TEST(Offer, two_ends_agree_on_the_smaller_sizes_and_the_receivers_kind) {
   EXPECT_EQ(settle(ours, theirs).error().context(), "both ends are receivers");
 }
 
+TEST(Offer, a_commit_that_needs_an_order_inside_a_write_needs_the_promise_of_the_end_that_is_written_to) {
+  for (const Protocol protocol : all_protocols())
+    for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
+      for (const bool at_sender : {false, true})
+        for (const bool at_receiver : {false, true}) {
+          Offer sender, receiver;
+          receiver.role = Role::Receiver;
+          sender.kind = receiver.kind = {.protocol = protocol, .commit = commit};
+          sender.order_in_write = at_sender;
+          receiver.order_in_write = at_receiver;
+          const bool needs = protocol == Protocol::BufferedWrite && commit == Commit::Reversed;
+          for (const auto& settled : {settle(sender, receiver), settle(receiver, sender)}) {
+            ASSERT_EQ(settled.has_value(), at_receiver || !needs) << to_string(receiver.kind);
+            if (settled) {
+              EXPECT_EQ(settled->order_in_write, at_receiver);
+              continue;
+            }
+            EXPECT_EQ(settled.error().code(), ErrorCode::NotSupported);
+            EXPECT_EQ(settled.error().context(),
+                      "the receiver chose buffered-write/reversed, and its device does not promise the order inside a "
+                      "WRITE that this needs");
+          }
+        }
+}
+
 TEST(Offer, a_ring_is_as_the_end_that_has_it_chose) {
   for (const auto& [protocol, sender_decides] :
        {std::pair{Protocol::BufferedRead, true}, std::pair{Protocol::BufferedWrite, false}})

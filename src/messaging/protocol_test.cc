@@ -46,8 +46,12 @@ TEST(Kind, where_a_device_promises_no_order_inside_a_write_another_commit_is_tak
   EXPECT_TRUE(traits_of(reversed).order_in_write);
   const Kind other = without_order_in_write(reversed);
   EXPECT_FALSE(traits_of(other).order_in_write);
-  EXPECT_EQ(other.protocol, Protocol::BufferedWrite);
-  EXPECT_EQ(other.acknowledge, Acknowledge::Read);
+  EXPECT_EQ(to_string(other), "buffered-write/offset/read");
+  EXPECT_EQ(traits_of(other).passive, PassiveSide::Receiver) << "who issues nothing goes on to issue nothing";
+  EXPECT_EQ(to_string(without_order_in_write(*parse_kind("buffered-write/reversed/double-mapped"))),
+            "buffered-write/double-mapped");
+  for (const char* name : {"send-receive", "buffered-write/offset", "buffered-write/read", "buffered-read"})
+    EXPECT_EQ(to_string(without_order_in_write(*parse_kind(name))), name);
 }
 
 bool gives(const Traits& t, const Requirements& w) {

@@ -70,6 +70,7 @@ void Receiver::on_place(std::function<std::optional<LentMemory>(PeerId, std::uin
 }
 
 const Kind& Receiver::kind() const { return end_->options().kind; }
+std::string Receiver::explain() const { return end_->explain(); }
 std::uint32_t Receiver::max_message_bytes() const { return end_->options().max_message_bytes; }
 std::uint64_t Receiver::memory_bytes() const { return end_->memory_bytes(); }
 const ReceiverCounters& Receiver::counters() const { return end_->counters(); }

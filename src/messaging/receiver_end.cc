@@ -21,6 +21,7 @@ ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
     : program_engine_(engine),
       engine_(engine.state()),
       options_(options),
+      wanted_(options.kind),
       interrupts_(traits_of(options.kind).interrupts) {
   tick_.end = this;
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
@@ -42,6 +43,15 @@ Device& ReceiverEnd::device() const {
 ProtectionDomain& ReceiverEnd::domain() const {
   ProtectionDomain* const own = options_.connection.protection_domain;
   return own != nullptr ? *own : device().protection_domain();
+}
+
+std::string ReceiverEnd::explain() const {
+  const std::string kind = to_string(options_.kind), wanted = to_string(wanted_);
+  const DeviceInfo& info = device().info();
+  const std::string order = "the order inside a WRITE that " + wanted + " needs";
+  if (kind != wanted) return kind + " instead of " + wanted + ": device " + info.name + " does not promise " + order;
+  if (traits_of(wanted_).order_in_write) return kind + ": device " + info.name + " promises " + order;
+  return kind + ": as asked for; it needs no order inside a WRITE";
 }
 
 std::size_t ReceiverEnd::live_peers() const {
@@ -100,8 +110,8 @@ void ReceiverEnd::drop_connection(ReceiverPeer& peer) {
 Offer ReceiverEnd::our_offer(ReceiverPeer* peer, const Offer* theirs) {
   Offer ours;
   ours.role = Role::Receiver;
-  ours.order_in_write = promises_order_in_write(device().info());
-  ours.kind = ours.order_in_write ? options_.kind : without_order_in_write(options_.kind);
+  ours.order_in_write = device().info().order_in_write;
+  ours.kind = options_.kind;
   ours.max_message_bytes = options_.max_message_bytes;
   ours.depth = options_.depth;
   if (peer != nullptr) offer(*peer, ours, theirs);

@@ -95,7 +95,9 @@ class ReceiverEnd {
     if (--peer.outstanding_ == 0 && peer.cut_off_) touch();
   }
   EngineState& engine() const { return engine_; }
+  // With the kind that the device allows.
   const Options& options() const { return options_; }
+  std::string explain() const;
   const ReceiverCounters& counters() const { return counters_; }
 
   // ---- A protocol.
@@ -221,6 +223,7 @@ class ReceiverEnd {
   ProgressEngine& program_engine_;
   EngineState& engine_;
   const Options options_;
+  Kind wanted_;             // what the program asked for
   const bool interrupts_;  // every message comes with a completion
   std::vector<std::unique_ptr<ReceiverPeer>> peers_;
   PeerId next_peer_ = 0;

@@ -143,6 +143,7 @@ Result<void> Sender::status() const { return end_->status(); }
 bool Sender::closed() const { return !end_->is_open(); }
 
 const Kind& Sender::kind() const { return end_->kind(); }
+std::string Sender::explain() const { return end_->explain(); }
 std::uint32_t Sender::max_message_bytes() const { return end_->max_message_bytes(); }
 std::uint64_t Sender::credits() const { return end_->credits(); }
 std::uint64_t Sender::memory_bytes() const { return end_->memory_bytes(); }

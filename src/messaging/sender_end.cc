@@ -19,7 +19,7 @@ SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
     : program_engine_(engine),
       engine_(engine.state()),
       options_(options),
-      settled_{options.kind, options.max_message_bytes, options.depth},
+      settled_{options.kind, options.max_message_bytes, options.depth, false},
       limiter_(options.rate),
       changed_(engine_) {
   tick_.end = this;
@@ -77,7 +77,7 @@ Offer SenderEnd::our_offer() const {
   ours.kind = options_.kind;
   ours.max_message_bytes = options_.max_message_bytes;
   ours.depth = options_.depth;
-  ours.order_in_write = promises_order_in_write(device().info());
+  ours.order_in_write = device().info().order_in_write;
   offer(ours);
   return ours;
 }
@@ -134,6 +134,15 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   }
   state_ = State::Open;
   return {};
+}
+
+std::string SenderEnd::explain() const {
+  const std::string asked = to_string(options_.kind), settled = to_string(settled_.kind);
+  if (asked == settled) return settled + ": as asked for";
+  std::string text = settled + ": what the receiver chose, instead of " + asked;
+  if (traits_of(options_.kind).order_in_write && !settled_.order_in_write)
+    text += "; its device does not promise the order inside a WRITE that " + asked + " needs";
+  return text;
 }
 
 PostResult SenderEnd::post(std::span<const SendRequest> requests) {

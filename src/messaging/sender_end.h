@@ -58,6 +58,7 @@ class SenderEnd {
   MessageId freed() const { return freed_; }
   const Options& options() const { return options_; }
   const Kind& kind() const { return settled_.kind; }
+  std::string explain() const;
   std::uint32_t max_message_bytes() const { return settled_.max_message_bytes; }
   const SenderCounters& counters() const { return counters_; }
   const Endpoint& peer() const { return peer_; }

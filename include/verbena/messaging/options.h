@@ -25,6 +25,10 @@ struct Options {
   // The same protocol at both ends; another is refused. Where its choices differ nobody is refused and nobody told: the
   // receiver's commit, acknowledgement, ring and fence hold, of BufferedRead the sender's ring. Sender::kind() says it.
   Kind kind{};
+  // Of a receiver whose device does not promise the order inside a WRITE that `kind` needs (Commit::Reversed, see
+  // Traits and DeviceInfo::order_in_write). Without: the nearest kind that needs none is taken, Offset where the
+  // acknowledgement is read and Immediate otherwise; Receiver::kind() and explain() say so. With: NotSupported.
+  bool exact_kind = false;
   // Longest message, bytes. Of both ends' the smaller holds.
   std::uint32_t max_message_bytes = 4096;
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds; of

@@ -28,8 +28,9 @@ enum class Protocol : std::uint8_t {  // numbers as negotiated
 enum class Commit : std::uint8_t {
   Immediate = 0,  // by a completion: the WRITE carries an immediate
   Offset = 1,     // a second WRITE moves the ring's tail
-  Reversed =
-      2,  // the ring grows downward, the message's last byte says it is whole; needs Traits::order_in_write
+  // The ring grows downward, and the message's last word says that it is whole. Needs order_in_write of the receiver's
+  // device; where that is not promised another is taken (Options::exact_kind).
+  Reversed = 2,
 };
 
 // BufferedWrite: how the sender learns what is free again.
@@ -64,7 +65,9 @@ struct Traits {
   bool interrupts = false;      // a receiver may sleep until a message comes; otherwise it polls memory
   bool non_blocking = false;    // a message the receiver holds back does not hold back those behind it
   bool shares_memory = false;   // many senders, one memory
-  bool order_in_write = false;  // needs a device that places a WRITE in ascending order (memory-model.md)
+  // Needs DeviceInfo::order_in_write of the device whose memory is written, which is the receiver's (memory-model.md).
+  // All others need no more than every device promises.
+  bool order_in_write = false;
   int round_trips = 0;          // before a first message is whole at the receiver, besides its own way
 };
 Traits traits_of(const Kind& kind);

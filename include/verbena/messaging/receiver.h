@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -106,7 +107,8 @@ class [[nodiscard]] Receiving : private detail::Resumption {
 // Lifetime: the engine and the device outlive it. Threads: the engine's.
 class Receiver {
  public:
-  // Errors: InvalidArgument (options that do not go together, sizes), NotSupported, ResourceExhausted.
+  // Errors: InvalidArgument (options that do not go together, sizes), NotSupported (with exact_kind: the device does
+  // not promise the order inside a WRITE that the kind needs), ResourceExhausted.
   static Result<Receiver> create(ProgressEngine& engine, const Options& options = {});
   explicit Receiver(std::unique_ptr<ReceiverEnd> end);  // for the library
   Receiver(Receiver&& other) noexcept;
@@ -150,7 +152,11 @@ class Receiver {
   void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t bytes)> f);
 
   // ---- What it is.
+  // As asked for; or, where the device promises no order inside a WRITE and that kind needs it, the nearest without:
+  // see Options::exact_kind.
   const Kind& kind() const;
+  // That kind, and why it is this one, in words for people.
+  std::string explain() const;
   std::uint32_t max_message_bytes() const;
   std::uint64_t memory_bytes() const;  // registered, for all senders
   const ReceiverCounters& counters() const;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -133,7 +134,8 @@ class Sender {
   static Task<Result<Sender>> async_connect(ProgressEngine& engine, std::string_view address,
                                             const Options& options = {});
   // Answers a receiver that connects. Errors: InvalidArgument (the options do not go together with the
-  // peer's; it is told), ProtocolError (no receiver), ResourceExhausted, ConnectionLost.
+  // peer's; it is told), NotSupported (the receiver chose a commit that needs an order which its device does not
+  // promise; it is told), ProtocolError (no receiver), ResourceExhausted, ConnectionLost.
   static Result<Sender> accept(ProgressEngine& engine, ConnectionRequest request,
                                const Options& options = {});
 
@@ -186,6 +188,8 @@ class Sender {
   // ---- What it is.
   // As settled with the peer: a commit may be another than asked for.
   const Kind& kind() const;
+  // That kind, and why it is another, in words for people.
+  std::string explain() const;
   std::uint32_t max_message_bytes() const;
   // Messages that go now, as far as the receiver is concerned; of rings, of max_message_bytes().
   std::uint64_t credits() const;
