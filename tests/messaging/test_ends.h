@@ -83,9 +83,13 @@ class Ends {
  public:
   // `timeout`: see ReliabilityOptions; so long that no end in these tests is one of patience.
   explicit Ends(const Way& way, Options both = {}, std::uint8_t timeout = 20)
-      : client(must(Device::open(OpenOptions{.path = way.path}))),
-        server(must(Device::open(OpenOptions{.path = way.path}))),
-        engine(must(ProgressEngine::create(client))) {
+      : Ends(must(Device::open(OpenOptions{.path = way.path})), must(Device::open(OpenOptions{.path = way.path})), way,
+             std::move(both), timeout) {}
+  Ends(Device its_client, Device its_server, const Way& way, Options both = {}, std::uint8_t timeout = 20,
+       const EngineOptions& engine_options = {})
+      : client(std::move(its_client)),
+        server(std::move(its_server)),
+        engine(must(ProgressEngine::create(client, engine_options))) {
     must(engine.add(server));
     options = std::move(both);
     options.kind = way.kind;
