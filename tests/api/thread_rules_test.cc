@@ -5,10 +5,16 @@
 
 #include <atomic>
 #include <cstdio>
+#include <deque>
+#include <future>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "test_pair.h"
+#include "verbena/messaging/receiver.h"
+#include "verbena/messaging/sender.h"
 
 namespace verbena {
 namespace {
@@ -170,6 +176,67 @@ TEST(ThreadRules, posts_from_any_thread_meet_the_end_of_their_queue_pair) {
   }
 }
 
+// Two threads post receives; one posts others and takes back what nobody has begun to fill; one watches the limit; two
+// poll what two queue pairs received into them.
+TEST(ThreadRules, a_shared_receive_queue_is_posted_to_withdrawn_from_and_watched_at_once) {
+  constexpr std::uint32_t kEach = 100, kPairs = 2, kAll = kEach * kPairs;
+  constexpr std::uint64_t kPassing = 1'000'000;  // ids of receives that are to be withdrawn
+  Device a = must(Device::open()), b = must(Device::open());
+  CompletionQueue here = must(a.create_completion_queue(kAll)), there = must(b.create_completion_queue(kAll));
+  SharedReceiveQueue shared = must(b.create_shared_receive_queue({.max_requests = kAll + 1, .max_segments = 1}));
+  std::vector<QueuePair> near, far;
+  for (std::uint32_t i = 0; i < kPairs; ++i) {
+    near.push_back(must(a.create_queue_pair(here, {.capabilities = {.max_send_requests = kEach}})));
+    far.push_back(must(b.create_queue_pair(there, {.shared_receive_queue = &shared})));
+    const ReliabilityOptions patient{.timeout = 19};
+    must(near[i].connect(far[i].address(), patient));
+    must(far[i].connect(near[i].address(), patient));
+  }
+  std::atomic<std::uint32_t> sent{0}, received{0}, begun{0};
+
+  const auto post = [&](std::size_t which) {
+    for (std::uint32_t i = 0; i < kEach; ++i) {
+      post_patiently([&] { return near[which].post_send(SendRequest{}); });
+      post_patiently([&] { return shared.post({.id = which * kEach + i, .local = {}}); });
+    }
+  };
+  const auto withdraw = [&] {
+    for (std::uint64_t id = kPassing; received < kAll && !failed(); ++id) {
+      post_patiently([&] { return shared.post({.id = id, .local = {}}); });
+      if (!shared.withdraw(id)) ++begun;
+    }
+  };
+  const auto watch = [&] {
+    while (received < kAll && !failed()) {
+      must(shared.arm_limit(kAll / 2));
+      EXPECT_EQ(must(shared.query()).max_segments, 1u);
+      while (b.poll_event()) {
+      }
+      std::this_thread::yield();
+    }
+  };
+  const auto poll = [&](CompletionQueue& queue, std::atomic<std::uint32_t>& count) {
+    while (count < kAll && !failed()) {
+      const auto done = queue.poll_one();
+      if (!done) continue;
+      EXPECT_EQ(done->status, CompletionStatus::Success);
+      ++count;
+    }
+  };
+  on_threads(7, [&](std::size_t i) {
+    if (i < kPairs) return post(i);
+    if (i == 2) return withdraw();
+    if (i == 3) return watch();
+    return i == 4 ? poll(here, sent) : poll(there, received);
+  });
+  EXPECT_EQ(sent, kAll);
+  EXPECT_EQ(received, kAll);
+  // Each receive went to a message or can be taken back, and none to both.
+  std::uint32_t left = 0;
+  for (std::uint64_t id = 0; id < kAll; ++id) left += shared.withdraw(id) ? 1u : 0u;
+  EXPECT_EQ(left, begun);
+}
+
 // What doc/tour.md promises of the order inside a WRITE.
 TEST(ThreadRules, a_reader_that_sees_the_last_word_of_a_write_sees_all_of_it) {
   constexpr std::size_t kWords = 1024;
@@ -234,6 +301,117 @@ TEST(ThreadRules, an_engine_and_all_made_with_it_go_from_thread_to_thread) {
     kept.reset();
   }).join();
 }
+
+// stop() from any thread, and from several; the rest is the engine's.
+TEST(ThreadRules, any_thread_stops_a_reconnector) {
+  test::Pair pair;
+  const std::string nobody = Endpoint{pair.server.address().to_string(), 9}.to_string();
+  const RetryPolicy patient{.first_pause = Duration::seconds(3600),
+                            .longest_pause = Duration::seconds(3600),
+                            .give_up_after = Duration::seconds(36000)};
+  for (const bool after_a_failure : {true, false}) {
+    Reconnector again(pair.engine, nobody, {}, patient);
+    std::atomic<bool> may_stop{!after_a_failure};
+    again.on_failure([&](const Error&, std::uint32_t, Duration) { may_stop = true; });
+    on_threads(4, [&](std::size_t i) {
+      if (i == 0) return test::expect_error(again.connect(), ErrorCode::Cancelled, "stopped");
+      while (!may_stop) std::this_thread::yield();
+      again.stop();
+    });
+    EXPECT_EQ(again.last_error().has_value(), again.attempts() != 0);
+    test::expect_error(again.connect(), ErrorCode::Cancelled);
+  }
+}
+
+class ThreadRulesOfMessages : public ::testing::TestWithParam<std::tuple<messaging::Protocol, PathChoice>> {
+ protected:
+  Device open() const { return must(Device::open(OpenOptions{.path = std::get<1>(GetParam())})); }
+  messaging::Options options() const {
+    messaging::Options wanted;
+    wanted.kind.protocol = std::get<0>(GetParam());
+    wanted.connection.reliability.timeout = 20;  // 4 s
+    wanted.max_senders = 2;  // who share the receives of SharedReceive
+    return wanted;
+  }
+};
+
+// Accepts every sender that comes.
+void serve(Listener& listener, messaging::Receiver& receiver) {
+  listener.on_request([&] {
+    while (auto request = listener.poll_request()) must(receiver.accept(std::move(*request)));
+  });
+}
+
+// Each thread has a device, an engine and an end; they share nothing but the address.
+TEST_P(ThreadRulesOfMessages, ends_of_several_threads_speak_with_each_other) {
+  constexpr std::uint32_t kSenders = 2, kEach = 50;
+  std::promise<std::string> address;
+  const std::shared_future<std::string> known = address.get_future().share();
+  on_threads(kSenders + 1, [&](std::size_t i) {
+    Device device = open();
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    if (i < kSenders) {
+      messaging::Sender sender = must(messaging::Sender::connect(engine, known.get(), options()));
+      for (std::uint32_t n = 0; n < kEach && !failed(); ++n)
+        must(sender.send(std::as_bytes(std::span{&n, 1}), Duration::seconds(60)));
+      return must(sender.close(Duration::seconds(60)));
+    }
+    Listener listener = must(Listener::create(engine));
+    messaging::Receiver receiver = must(messaging::Receiver::create(engine, options()));
+    serve(listener, receiver);
+    address.set_value(listener.address().to_string());
+    std::map<messaging::PeerId, std::uint32_t> next;
+    for (std::uint32_t got = 0; got < kSenders * kEach && !failed();) {
+      const auto message = receiver.try_receive();
+      if (!message) continue;
+      EXPECT_TRUE(std::ranges::equal(message->bytes(), std::as_bytes(std::span{&next[message->peer()], 1})));
+      ++next[message->peer()];
+      ++got;
+    }
+    EXPECT_TRUE(engine.run_until([&] { return receiver.peers() == 0; }, Duration::seconds(60)));
+  });
+}
+
+// Ends, and messages that are held: one thread at a time, and any.
+TEST_P(ThreadRulesOfMessages, ends_and_messages_go_from_thread_to_thread) {
+  constexpr int kTurns = 20;
+  Device device = open();
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  std::optional<messaging::Receiver> receiver = must(messaging::Receiver::create(engine, options()));
+  Listener listener = must(Listener::create(engine));
+  serve(listener, *receiver);
+  std::optional<messaging::Sender> sender =
+      must(messaging::Sender::connect(engine, listener.address().to_string(), options()));
+  std::deque<messaging::Message> held;
+  std::mutex turn;
+  on_threads(3, [&](std::size_t) {
+    for (int n = 0; n < kTurns && !failed(); ++n) {
+      const std::lock_guard lock(turn);
+      must(sender->send(test::bytes_of("from thread to thread"), Duration::seconds(60)));
+      held.push_back(must(receiver->receive(Duration::seconds(60))));
+      EXPECT_EQ(test::text_of(held.back().bytes()), "from thread to thread");
+      if (held.size() > 3) held.pop_front();  // of another thread, as a rule
+    }
+  });
+  std::thread([&] {
+    held.clear();
+    must(sender->close(Duration::seconds(60)));
+    sender.reset();
+    receiver.reset();
+  }).join();
+}
+
+std::string name_of_way(const ::testing::TestParamInfo<std::tuple<messaging::Protocol, PathChoice>>& info) {
+  std::string name(messaging::to_string(std::get<0>(info.param)));
+  std::ranges::replace(name, '-', '_');
+  return name + (std::get<1>(info.param) == PathChoice::Local ? "_local" : "_roce");
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ThreadRulesOfMessages,
+                         ::testing::Combine(::testing::ValuesIn(messaging::all_protocols().begin(),
+                                                                messaging::all_protocols().end()),
+                                            ::testing::Values(PathChoice::Roce, PathChoice::Local)),
+                         name_of_way);
 
 TEST(ThreadRules, plain_values_are_read_by_any_thread) {
   const RemoteMemory memory{.address = 4096, .length = 100, .rkey = Key{7}};
