@@ -121,7 +121,7 @@ def variables_are_told(setting):
     check("VERBENA_PCAP = here.pcapng" in output and "the environment" in output, output)
     output, errors = run(setting, "config", status=1, VERBENA_PCAPS="x")
     check("VERBENA_PCAPS" in errors, errors)
-    say("two variables, and one that is misspelt")
+    say(f"{len(known)} variables, and one that is misspelt")
 
 
 def the_machine_is_examined(setting):
