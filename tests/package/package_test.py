@@ -62,6 +62,11 @@ class Consumer:
             self.configure(name, **variables)
             self.run("cmake", "--build", self.work / name)
             self.runs(self.work / name / "consumer", shared)
+            with_asio = self.work / name / "asio_consumer"
+            if with_asio.exists():
+                self.runs(with_asio, shared)
+            else:
+                print("asio is not installed: nobody includes verbena/async/asio.h")
 
     def through_pkg_config(self):
         """As the file itself says."""
