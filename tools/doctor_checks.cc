@@ -100,13 +100,21 @@ Finding examine_segmentation() {
           "A kernel of 5.0 or later has both."};
 }
 
-Finding examine_locked_memory() {
+std::optional<std::uint64_t> lockable_bytes() {
   rlimit limit{};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  const std::string most =
-      limit.rlim_cur == RLIM_INFINITY ? "any amount" : fmt::format("{} kB", std::uint64_t{limit.rlim_cur} >> 10);
-  return {"memlock", Health::Good,
-          "memory that may be locked: " + most + "; the software device locks none, NICs lock what is registered", ""};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return std::uint64_t{limit.rlim_cur};
+}
+
+// Devices of hardware have a PCI device behind them; the kernel's software devices have none.
+std::string rdma_devices(const std::string& sys, bool of_hardware) {
+  std::error_code error;
+  std::string names;
+  for (fs::directory_iterator at(sys + "/class/infiniband", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (fs::exists(at->path() / "device", error) == of_hardware) names += (names.empty() ? "" : ", ") + printable(name);
+  }
+  return names;
 }
 
 Finding examine_descriptors() {
@@ -148,12 +156,7 @@ Finding examine_soft_roce(const std::string& sys) {
   std::error_code error;
   if (!fs::exists(sys + "/module/rdma_rxe", error))
     return {"Soft-RoCE", Health::Good, "the kernel's rxe is not loaded, so it holds no port", ""};
-  std::string names;
-  for (fs::directory_iterator at(sys + "/class/infiniband", error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    // Devices of hardware have a PCI device behind them.
-    if (!fs::exists(at->path() / "device", error)) names += (names.empty() ? "" : ", ") + printable(name);
-  }
+  const std::string names = rdma_devices(sys, false);
   if (names.empty())
     return {"Soft-RoCE", Health::Advice, "the kernel's rxe is loaded and may hold UDP port 4791 on every address",
             "Where addresses are held by the kernel, as root: modprobe -r rdma_rxe"};
@@ -171,16 +174,52 @@ Finding examine_clock(const std::string& sys) {
           "Where the processor's own clock is sound, boot with clocksource=tsc."};
 }
 
+// What Device::allocate_memory() finds for a large region: reserved pages, else, where peers do not map it, what the
+// kernel makes huge by itself.
 Finding examine_huge_pages(const std::string& proc, const std::string& sys) {
+  constexpr const char* kSubject = "huge pages";
+  const std::string reserve = "As root: sysctl -w vm.nr_hugepages=N, N times 2 MiB for the regions of all programs";
   std::ifstream file(proc + "/meminfo");
-  std::string total = "unknown";
-  for (std::string line; std::getline(file, line);)
-    if (std::istringstream words(line); line.rfind("HugePages_Total:", 0) == 0) words >> total >> total;
+  std::optional<std::uint64_t> total, free;
+  for (std::string line, name; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::uint64_t number = 0;
+    if (!(words >> name >> number)) continue;
+    if (name == "HugePages_Total:") total = number;
+    if (name == "HugePages_Free:") free = number;
+  }
+  if (!total || !free)
+    return {kSubject, Health::Advice, proc + "/meminfo tells of none, so that large regions stand in small pages",
+            "A kernel with CONFIG_HUGETLBFS has them."};
+  if (*free != 0)
+    return {kSubject, Health::Good,
+            fmt::format("{} of {} reserved ones are free, for regions from 2 MiB on", *free, *total), ""};
   const std::string mode = first_line(sys + "/kernel/mm/transparent_hugepage/enabled");
-  return {"huge pages", Health::Good,
-          fmt::format("reserved: {}; transparent: {}; the software device needs none", printable(total),
+  const bool transparent = mode.find("[always]") != std::string::npos || mode.find("[madvise]") != std::string::npos;
+  const std::string reserved =
+      *total == 0 ? "none is reserved" : fmt::format("all {} that are reserved are in use", *total);
+  if (transparent && *total == 0)
+    return {kSubject, Health::Good,
+            reserved + "; the kernel makes them of what it finds for regions that peers do not map", ""};
+  if (transparent)
+    return {kSubject, Health::Advice, reserved + "; the next large regions take what the kernel finds", reserve};
+  return {kSubject, Health::Advice,
+          fmt::format("{}, and transparent ones are not to be had ({}): large regions stand in small pages", reserved,
                       mode.empty() ? "unknown" : mode),
-          ""};
+          reserve + "; or: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
+}
+
+Finding examine_locked_memory(const std::string& sys, std::optional<std::uint64_t> bytes) {
+  constexpr const char* kSubject = "memlock";
+  if (!bytes) return {kSubject, Health::Good, "a process may lock any amount of memory", ""};
+  const std::string nics = rdma_devices(sys, true);
+  const std::string most = fmt::format("a process may lock {} kB", *bytes >> 10);
+  if (nics.empty())
+    return {kSubject, Health::Good, most + "; the software device locks none, and there is no NIC that would", ""};
+  return {kSubject, Health::Advice,
+          fmt::format("{}; the software device locks none, but a NIC ({}) all that is registered with it", most, nics),
+          "ulimit -l unlimited, where the hard limit allows it; for good: \"* - memlock unlimited\" in "
+          "/etc/security/limits.conf, or LimitMEMLOCK=infinity in the unit of a service."};
 }
 
 std::vector<Finding> examine(const std::string& proc, const std::string& sys) {
@@ -192,7 +231,7 @@ std::vector<Finding> examine(const std::string& proc, const std::string& sys) {
   findings.push_back(examine_segmentation());
   findings.push_back(examine_clock(sys));
   findings.push_back(examine_descriptors());
-  findings.push_back(examine_locked_memory());
+  findings.push_back(examine_locked_memory(sys, lockable_bytes()));
   findings.push_back(examine_huge_pages(proc, sys));
   findings.push_back(examine_environment());
   return findings;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +26,12 @@ struct Finding {
 // Looks at everything; the default device is opened once. `proc` and `sys` stand for /proc and /sys.
 std::vector<Finding> examine(const std::string& proc = "/proc", const std::string& sys = "/sys");
 
-// The parts that read files only.
+// The parts that read files only, or what they are given.
 Finding examine_socket_buffers(const std::string& proc);
 Finding examine_soft_roce(const std::string& sys);
 Finding examine_clock(const std::string& sys);
 Finding examine_huge_pages(const std::string& proc, const std::string& sys);
+// `bytes` is what a process may lock; nothing: any amount.
+Finding examine_locked_memory(const std::string& sys, std::optional<std::uint64_t> bytes);
 
 }  // namespace verbena::tools
