@@ -66,9 +66,7 @@ constexpr Reason kReasons[] = {
     {"--source_ip", true, "-d takes an address"},
     {"--tclass", true, "-T marks the packets"},
     {"--typical_pkt_size", true, "there is no rate limiter"},
-    {"--use_hugepages", false, "the kernel decides about the pages of memory allocated here"},
     {"--use_old_post_send", false, "there is one way to post"},
-    {"--use-srq", false, "what is measured here is a receive queue per queue pair"},
     {"--wait_destroy", true, "nothing is destroyed before both ends are through"},
     {"--disable_pcie_relaxed", false, kNic},
 };
@@ -117,7 +115,10 @@ void add_refusals(CLI::App& command, BenchFlags& flags) {
   const bool fetches = settings.verb == BenchVerb::Read || settings.verb == BenchVerb::Atomic;
   if (fetches) add({"-I,--inline_size", true, "its request carries no data"});
   else add({"-o,--outs", true, "it limits READ and atomics"});
-  if (settings.verb != BenchVerb::Send) add({"-r,--rx-depth", true, "nothing is received by it"});
+  if (settings.verb != BenchVerb::Send) {
+    add({"-r,--rx-depth", true, "nothing is received by it"});
+    add({"--use-srq", false, "nothing is received by it"});
+  }
   if (settings.verb == BenchVerb::Write) add({"-e,--events", false, "a WRITE raises no event at its target"});
   if (settings.verb != BenchVerb::Atomic) add({"-A,--atomic_type", true, "it is for atomics"});
   add_refused(command, flags, takes_value);
@@ -152,6 +153,7 @@ void add_common(CLI::App& command, BenchFlags& flags) {
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
+  command.add_flag("--use_hugepages", settings.huge_pages, "Huge pages or none: fail where no reserved ones are free");
   command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
   command.add_option("--report", flags.report, "Write them there as an HTML page with plots")->type_name("FILE");
 }
@@ -180,6 +182,7 @@ void add_own(CLI::App& command, BenchFlags& flags) {
   if (settings.verb == BenchVerb::Send) {
     auto* depth = command.add_option("-r,--rx-depth", settings.receive_depth, "Receives posted per queue pair");
     require_whole(depth->capture_default_str(), 1, 1u << 20);
+    command.add_flag("--use-srq", settings.shared_receives, "One queue of -r receives for all queue pairs of this end");
   }
   if (settings.is_latency()) {
     command.add_flag("-H,--report-histogram", flags.display.all_times, "Print every time, ascending");
@@ -234,6 +237,8 @@ std::string finish_bench_flags(BenchFlags& flags) {
   if (settings.signal_every > settings.send_depth)
     return fmt::format("-Q {} is more than the {} operations that -t lets fly", settings.signal_every,
                        settings.send_depth);
+  if (settings.shared_receives && settings.managed)
+    return "--use-srq is for queue pairs that are connected by hand, without -R";
   if (settings.post_list > settings.send_depth)
     return fmt::format("-l {} is more than the {} operations that -t lets fly", settings.post_list,
                        settings.send_depth);

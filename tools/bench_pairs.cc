@@ -34,20 +34,27 @@ Result<std::unique_ptr<BenchPairs>> BenchPairs::create(ProgressEngine& engine, D
   return pairs;
 }
 
+// What may stand in the completion queue at once, if all pairs have one.
+std::uint64_t BenchPairs::completions() const {
+  return std::uint64_t{settings_.pairs} * settings_.send_depth + settings_.receives();
+}
+
 Result<void> BenchPairs::check_limits() const {
   const DeviceInfo& info = device_.info();
   struct Limit {
     const char* flag;
     std::uint64_t wanted, most;
   };
-  const std::uint64_t entries = std::uint64_t{settings_.pairs} * (settings_.send_depth + settings_.receive_depth);
+  const char* flags = !settings_.two_sided()         ? "-q times -t"
+                      : settings_.shared_receives ? "-q times -t, plus -r"
+                                                  : "-q times (-t plus -r)";
   const Limit limits[] = {{"-t", settings_.send_depth, info.max_requests},
-                          {"-r", settings_.receive_depth, info.max_requests},
+                          {"-r", settings_.two_sided() ? settings_.receive_depth : 0, info.max_requests},
                           {"-I", settings_.inline_bytes, info.max_inline_bytes},
                           {"-m", settings_.mtu, info.active_mtu},
                           {"-o", settings_.outstanding, info.max_rd_atomic},
                           {"-q", settings_.pairs, info.max_queue_pairs},
-                          {"-q times (-t plus -r)", entries, info.max_completion_entries}};
+                          {flags, completions(), info.max_completion_entries}};
   for (const Limit& one : limits)
     if (one.wanted > one.most)
       return Error(ErrorCode::InvalidArgument, fmt::format("{} is {}, and the device at {} takes {} at most", one.flag,
@@ -58,7 +65,7 @@ Result<void> BenchPairs::check_limits() const {
 QueuePairCapabilities BenchPairs::capabilities() const {
   QueuePairCapabilities wanted;
   wanted.max_send_requests = settings_.send_depth;
-  wanted.max_receive_requests = settings_.two_sided() ? settings_.receive_depth : 1;
+  wanted.max_receive_requests = settings_.two_sided() && !settings_.shared_receives ? settings_.receive_depth : 1;
   wanted.max_send_segments = wanted.max_receive_segments = 1;
   wanted.max_inline_bytes = settings_.inline_bytes;
   return wanted;
@@ -76,12 +83,16 @@ ReliabilityOptions BenchPairs::reliability() const {
 Result<void> BenchPairs::prepare() {
   if (auto fits = check_limits(); !fits) return fits;
   if (settings_.managed) return {};
-  const std::uint32_t per_pair = settings_.send_depth + settings_.receive_depth;
-  auto queue = device_.create_completion_queue(settings_.pairs * per_pair);
+  auto queue = device_.create_completion_queue(static_cast<std::uint32_t>(completions()));
   if (!queue) return std::move(queue).error();
   completions_.emplace(std::move(*queue));
   QueuePairOptions options;
   options.capabilities = capabilities();
+  if (settings_.shared_receives) {
+    auto shared = device_.create_shared_receive_queue({.max_requests = settings_.receive_depth, .max_segments = 1});
+    if (!shared) return std::move(shared).error();
+    options.shared_receive_queue = &shared_.emplace(std::move(*shared));
+  }
   for (std::uint32_t i = 0; i < settings_.pairs; ++i) {
     auto pair = device_.create_queue_pair(*completions_, options);
     if (!pair) return std::move(pair).error();
@@ -206,8 +217,9 @@ Result<void> BenchPairs::post_receive(std::uint32_t index, const ScatterGather& 
   ReceiveRequest request;
   request.id = receive_id(index);
   request.local = {&piece, 1};
-  const PostResult posted =
-      settings_.managed ? connections_[index].post_receive({&request, 1}) : by_hand_[index].post_receive(request);
+  const PostResult posted = settings_.managed ? connections_[index].post_receive({&request, 1})
+                            : shared_         ? shared_->post(request)
+                                              : by_hand_[index].post_receive(request);
   if (posted) return {};
   return Error(ErrorCode::Internal, fmt::format("receive on queue pair {}: {}", index, to_string(posted.status)));
 }

@@ -31,7 +31,8 @@ class BenchPairs {
   // What messages go by, and why, as far as it is known.
   std::string path() const;
 
-  // Of pair `index`. Ids are receive_id() and send_id(). Refusals are Internal: the caller counts.
+  // Of pair `index`; with --use-srq a receive is any pair's. Ids are receive_id() and send_id(). Refusals are Internal:
+  // the caller counts.
   Result<void> post_send(std::uint32_t index, std::span<const SendRequest> requests);
   Result<void> post_receive(std::uint32_t index, const ScatterGather& piece);
   static std::uint64_t send_id(std::uint32_t index) { return std::uint64_t{index} << 1; }
@@ -54,12 +55,14 @@ class BenchPairs {
   void watch(Connection& connection);
   QueuePairCapabilities capabilities() const;
   ReliabilityOptions reliability() const;
+  std::uint64_t completions() const;
 
   ProgressEngine& engine_;
   Device& device_;
   const BenchSettings settings_;
   std::uint32_t mtu_ = 0;
   std::optional<CompletionQueue> completions_;
+  std::optional<SharedReceiveQueue> shared_;  // --use-srq
   std::vector<QueuePair> by_hand_;
   std::deque<Completion> seen_;  // of connections, until poll()
   std::vector<Connection> connections_;

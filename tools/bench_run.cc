@@ -42,23 +42,31 @@ Result<std::unique_ptr<BenchRun>> BenchRun::create(ProgressEngine& engine, Devic
                                                    BenchControl& control, const BenchSettings& settings,
                                                    StopQuestion stopped) {
   std::unique_ptr<BenchRun> run(new BenchRun(engine, pairs, control, settings, std::move(stopped)));
-  auto memory = device.allocate_memory(2 * std::max<std::size_t>(settings.max_size(), 8));
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  run->half_ = std::max<std::size_t>(settings.max_size(), 8);
+  auto memory = device.allocate_memory(std::max(2 * run->half_, settings.huge_pages ? kHugePage : 0));
   if (!memory) return std::move(memory).error();
+  if (settings.huge_pages && memory->pages() != PageKind::Huge)
+    return Error(ErrorCode::ResourceExhausted,
+                 fmt::format("--use_hugepages: {} MiB in huge pages are wanted, and as many are not free; as root: "
+                             "sysctl -w vm.nr_hugepages=N reserves more",
+                             (memory->size() + kHugePage - 1) / kHugePage * 2));
   run->memory_ = std::move(*memory);
   run->list_.resize(settings.post_list);
   return run;
 }
 
 Result<void> BenchRun::prepare() {
+  const std::uint64_t lent = 2 * half_;
   const RemoteMemory ours = memory_.remote();
-  if (auto sent = control_.send({{"address", ours.address}, {"length", ours.length}, {"rkey", ours.rkey.value()}});
+  if (auto sent = control_.send({{"address", ours.address}, {"length", lent}, {"rkey", ours.rkey.value()}});
       !sent)
     return sent;
   auto message = control_.receive();
   if (!message) return std::move(message).error();
   const auto address = number_of(*message, "address"), length = number_of(*message, "length"),
              rkey = number_of(*message, "rkey");
-  if (!address || !length || !rkey || *length != ours.length)
+  if (!address || !length || !rkey || *length != lent)
     return Error(ErrorCode::ProtocolError, "the other side lends other memory than was agreed");
   const RemoteMemory theirs{*address, *length, Key{static_cast<std::uint32_t>(*rkey)}};
   auto half = theirs.sub_range(*length / 2, *length / 2);
@@ -67,11 +75,14 @@ Result<void> BenchRun::prepare() {
   counts_.resize(settings_.pairs);
   const bool receives = !settings_.client || settings_.bidirectional || settings_.is_latency();
   if (!settings_.two_sided() || !receives) return {};
-  const auto arriving = memory_.local(memory_.size() / 2, settings_.max_size());
-  for (std::uint32_t i = 0; i < settings_.pairs; ++i)
-    for (std::uint32_t k = 0; k < settings_.receive_depth; ++k)
-      if (auto posted = pairs_.post_receive(i, arriving); !posted) return posted;
+  // Of a queue that all share, the first pair's stand for all.
+  for (std::uint64_t k = 0; k < settings_.receives(); ++k)
+    if (auto posted = post_receive(static_cast<std::uint32_t>(k / settings_.receive_depth)); !posted) return posted;
   return {};
+}
+
+Result<void> BenchRun::post_receive(std::uint32_t index) {
+  return pairs_.post_receive(index, memory_.local(half_, settings_.max_size()));
 }
 
 std::uint64_t BenchRun::completed() const {
@@ -110,7 +121,7 @@ void BenchRun::handle(const Completion& completion) {
   if (completion.byte_count != size_)
     error_ = Error(ErrorCode::ProtocolError,
                    fmt::format("a message of {} bytes came, and {} were due", completion.byte_count, size_));
-  else if (auto posted = pairs_.post_receive(index, memory_.local(memory_.size() / 2, settings_.max_size())); !posted)
+  else if (auto posted = post_receive(index); !posted)
     error_ = posted.error();
 }
 
@@ -228,7 +239,7 @@ Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
 // Message `number` of the other end, counted from 1.
 bool BenchRun::arrived(std::uint64_t number) const {
   if (settings_.verb == BenchVerb::Send) return counts_.front().received >= number;
-  std::byte& last = memory_.data()[memory_.size() / 2 + size_ - 1];
+  std::byte& last = memory_.data()[half_ + size_ - 1];
   return std::atomic_ref(last).load(std::memory_order_acquire) == static_cast<std::byte>(number);
 }
 
@@ -289,7 +300,7 @@ Result<void> BenchRun::meet(std::uint32_t size) {
   const bool fetches = settings_.verb == BenchVerb::Read || settings_.verb == BenchVerb::Atomic;
   piece_ = memory_.local(0, size);
   if (!fetches) std::ranges::fill(memory_.bytes().first(size), std::byte{0x5a});
-  memory_.data()[memory_.size() / 2 + size - 1] = std::byte{0};
+  memory_.data()[half_ + size - 1] = std::byte{0};
   if (auto sent = control_.send({{"size", size}}); !sent) return sent;
   auto message = wait_told(settings_.patience);
   if (!message) return std::move(message).error();

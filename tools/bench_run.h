@@ -64,6 +64,7 @@ class BenchRun {
 
   // Tells the other end of this one's memory and learns of its.
   Result<void> prepare();
+  Result<void> post_receive(std::uint32_t index);
   // Errors: TimedOut, Cancelled, ProtocolError, those of completions and of the control link. None: this end has no
   // numbers (the passive end of a READ's or an atomic's latency).
   Result<std::optional<BenchRow>> measure(std::uint32_t size, const Progress& progress);
@@ -114,6 +115,7 @@ class BenchRun {
   const BenchSettings settings_;
   const StopQuestion stopped_;
   MemoryRegion memory_;  // what leaves, then what arrives
+  std::size_t half_ = 0;  // bytes of either
   RemoteMemory remote_;
   std::uint32_t size_ = 0;  // at hand
   ScatterGather piece_;     // what leaves or is read into

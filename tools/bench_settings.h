@@ -56,6 +56,8 @@ struct BenchSettings {
   bool managed = false;             // -R
   bool events = false;              // -e
   bool no_peak = false;             // -N
+  bool shared_receives = false;     // --use-srq
+  bool huge_pages = false;          // --use_hugepages
   bool compare_and_swap = false;    // -A CMP_AND_SWAP
   bool keep_times = false;          // -H, -U
   Duration patience = Duration::seconds(10);  // of every wait for the other side
@@ -63,6 +65,11 @@ struct BenchSettings {
   bool is_latency() const { return measure == BenchMeasure::Latency; }
   // The other side's application takes part: it receives, or answers.
   bool two_sided() const { return verb == BenchVerb::Send; }
+  // Receives that may be posted, of all queue pairs.
+  std::uint64_t receives() const {
+    if (!two_sided()) return 0;
+    return std::uint64_t{receive_depth} * (shared_receives ? 1 : pairs);
+  }
   // A latency of which each end measures its own: half of there and back.
   bool ping_pong() const { return is_latency() && (verb == BenchVerb::Send || verb == BenchVerb::Write); }
   // This end posts requests that are measured.

@@ -116,19 +116,36 @@ def every_way_of_bandwidth_works(setting):
             if "-m" in way:
                 check(result["mtu"] == int(way[way.index("-m") + 1]), result)
     for words in (("send", "-r", "1"), ("send", "-e"), ("send", "-r", "3", "-b", "-q", "2"), ("read", "-o", "1"),
+                  ("send", "--use-srq"), ("send", "--use-srq", "-q", "3", "-r", "2"),
+                  ("send", "--use-srq", "-b", "-q", "2", "-e"),
                   ("read", "-e"), ("write", "-I", "64", "-s", "64"), ("send", "-I", "100", "-s", "101"),
                   ("atomic", "-A", "CMP_AND_SWAP"), ("atomic", "-b", "-q", "2", "-R", "-o", "2"), ("atomic", "-e")):
         both(setting, (words[0], "bw"), *words[1:], "-n", "60")
-    say(f"{len(ways)} combinations, three operations each, and ten of one operation's own")
+    say(f"{len(ways)} combinations, three operations each, and 13 of one operation's own")
 
 
 def every_way_of_latency_works(setting):
-    for words in (("send", "-R"), ("send", "-e"), ("send", "-s", "5000", "-m", "512"), ("send", "-I", "64"),
+    for words in (("send", "-R"), ("send", "-e"), ("send", "--use-srq"), ("send", "-s", "5000", "-m", "512"),
+                  ("send", "-I", "64"),
                   ("write", "-R", "-s", "1"), ("write", "-s", "100000"), ("write", "-I", "16", "-s", "16"),
                   ("read", "-R", "-e"), ("read", "-o", "1"), ("atomic", "-A", "CMP_AND_SWAP", "-R"), ("atomic", "-e")):
         _, _, result = both(setting, (words[0], "lat"), *words[1:], "-n", "300")
         check(result["results"][0]["iterations"] == 300, result)
-    say("-R -e -s -m -I -o -A")
+    say("-R -e -s -m -I -o -A --use-srq")
+
+
+def huge_pages_are_taken_or_missed(setting):
+    with open("/proc/meminfo", encoding="ascii") as meminfo:
+        free = re.search(r"^HugePages_Free: +(\d+)$", meminfo.read(), re.MULTILINE)
+    if free and int(free[1]) >= 1:
+        # Each end for itself.
+        both(setting, ("write", "bw"), "-n", "60", client=("--use_hugepages",))
+        return say("an end in huge pages")
+    server = Server(setting, "bench", "write", "bw", "-F")
+    _, errors = setting.run(*words_to(server, ("write", "bw")), "--use_hugepages", status=1)
+    check("--use_hugepages: 2 MiB" in errors and "vm.nr_hugepages" in errors, errors)
+    ended(server)
+    return say(errors.splitlines()[0])
 
 
 def duration_ends_by_the_clock(setting):
@@ -244,7 +261,9 @@ def flags_that_mean_nothing_are_refused(setting):
              (("write", "bw", "-l", "200"), "-l 200"), (("read", "lat", "-H", "-D", "1"), "-n"),
              (("read", "lat", "-U", "-n", "2000000"), "1048576"), (("write", "bw", "host", "-p", "0"), "-p 0"),
              (("send", "lat", "-C"), "microseconds"),
-             (("write", "bw", "--use_hugepages"), "pages")]
+             (("write", "bw", "--use-srq"), "nothing is received"),
+             (("read", "lat", "-r", "8"), "nothing is received"),
+             (("send", "bw", "--use-srq", "-R"), "without -R")]
     for words, told in cases:
         output, errors = setting.run("bench", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
@@ -261,10 +280,15 @@ def flags_that_mean_nothing_are_refused(setting):
     for flag, name in (("--json", setting.path("no", "result")), ("--report", setting.path())):
         _, errors = setting.run("bench", "write", "bw", "-F", flag, name, status=1)
         check(f"write {name}" in errors and "Name files" in errors, errors)
-    limits = [("-t", "40000"), ("-I", "2000"), ("-q", "256", "-t", "30000")]
-    for words in limits:
-        _, errors = setting.run("bench", "write", "bw", "-F", *words, status=1)
-        check("at most" in errors and words[0] in errors, errors)
+    # Receives take room in the completion queue where there are any, and once where all pairs share them.
+    limits = [("write", ("-t", "40000"), "-t is 40000"), ("write", ("-I", "2000"), "-I is 2000"),
+              ("write", ("-q", "256", "-t", "30000"), "-q times -t is 7680000"),
+              ("send", ("-r", "40000"), "-r is 40000"), ("send", ("--use-srq", "-r", "40000"), "-r is 40000"),
+              ("send", ("-q", "256", "-r", "30000"), "-q times (-t plus -r) is 7712768"),
+              ("send", ("--use-srq", "-q", "256", "-t", "30000"), "-q times -t, plus -r is 7680512")]
+    for verb, words, told in limits:
+        _, errors = setting.run("bench", verb, "bw", "-F", *words, status=1)
+        check("at most" in errors and told in errors, errors)
     say(f"{len(cases)} flags, {len(numbers)} numbers, {len(limits)} limits of the device")
 
 
@@ -318,7 +342,7 @@ def strangers_are_told_apart(setting):
 
 if __name__ == "__main__":
     main(the_path_is_told, every_test_runs_at_both_ends, headers_are_perftests, every_way_of_bandwidth_works,
-         every_way_of_latency_works,
+         every_way_of_latency_works, huge_pages_are_taken_or_missed,
          duration_ends_by_the_clock, all_sizes_from_2_to_8388608, the_page_of_one_size_is_whole,
          every_time_is_printed_on_request, packets_carry_the_traffic_class, ends_that_disagree_say_in_what,
          flags_that_mean_nothing_are_refused, an_end_that_goes_ends_the_other, an_interrupt_ends_both,
