@@ -64,7 +64,7 @@ struct OperationOutcome {
 // alone; after that it ends as that message or its connection does.
 // Errors name operation and peer. Those of posting (QueueFull, ...) are outcomes like all others.
 // Lifetime: it may outlive its connection; then it is done for good. Threads: the engine's.
-class Operation {
+class [[nodiscard]] Operation {
  public:
   Operation() = default;
   Operation(const Operation&) = delete;

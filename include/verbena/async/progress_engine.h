@@ -102,7 +102,7 @@ class ProgressEngine {
   // devices, deadlines, wake(), and operations and tasks begun meanwhile. -1 in virtual time.
   int fd() const;
   // False when work arrived meanwhile.
-  bool prepare_wait();
+  [[nodiscard]] bool prepare_wait();
 
   Instant now() const;
   // The device given to create(), which must still be where it was then.

@@ -70,7 +70,7 @@ class Listener {
   Endpoint address() const;
 
   // The oldest waiting request, if any. Does not drive the engine.
-  std::optional<ConnectionRequest> poll_request();
+  [[nodiscard]] std::optional<ConnectionRequest> poll_request();
   // Drives the engine until there is one. TimedOut.
   Result<ConnectionRequest> wait_request(Duration timeout = Duration::forever());
   // Takes the next request, accepts it and waits until the connection is established. Errors: TimedOut, and those of

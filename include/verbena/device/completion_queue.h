@@ -30,8 +30,8 @@ class CompletionQueue {
   ~CompletionQueue();
 
   // Up to out.size() completions. Finding none, drives the device once and looks again.
-  std::size_t poll(std::span<Completion> out);
-  std::optional<Completion> poll_one();
+  [[nodiscard]] std::size_t poll(std::span<Completion> out);
+  [[nodiscard]] std::optional<Completion> poll_one();
   // The next completion (or with solicited_only the next solicited or failed one) raises one DeviceEvent. Poll once
   // more after arming: what came before raises none.
   void arm(bool solicited_only = false);

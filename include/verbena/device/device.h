@@ -59,6 +59,7 @@ class Device {
   // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});
   static Result<Device> open(std::string name_or_address);
+  static Result<Device> open(std::nullptr_t) = delete;  // nor 0: devices have names, not numbers
 
   Device(Device&& other) noexcept;
   Device& operator=(Device&& other) noexcept;
@@ -92,15 +93,21 @@ class Device {
   // ---- Verbs. Connections make their own queues.
   // Errors: InvalidArgument (0 or more than info().max_completion_entries), ResourceExhausted.
   Result<CompletionQueue> create_completion_queue(std::uint32_t capacity);
-  // Errors: InvalidArgument (0 or more requests than info().max_requests, too many segments), ResourceExhausted.
+  // `domain` outlives the queue. Errors: InvalidArgument (0 or more requests than info().max_requests, too many
+  // segments), ResourceExhausted.
   Result<SharedReceiveQueue> create_shared_receive_queue(const ProtectionDomain& domain,
                                                          const SharedReceiveQueueOptions& options = {});
+  Result<SharedReceiveQueue> create_shared_receive_queue(const ProtectionDomain&& domain,
+                                                         const SharedReceiveQueueOptions& options = {}) = delete;
   Result<SharedReceiveQueue> create_shared_receive_queue(const SharedReceiveQueueOptions& options = {}) {
     return create_shared_receive_queue(protection_domain(), options);
   }
-  // Errors: InvalidArgument (a capability over the device's limit), NotSupported (type), ResourceExhausted.
+  // `domain` and the queues outlive it. Errors: InvalidArgument (a capability over the device's limit), NotSupported
+  // (type), ResourceExhausted.
   Result<QueuePair> create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
                                       CompletionQueue& receive, const QueuePairOptions& options = {});
+  Result<QueuePair> create_queue_pair(const ProtectionDomain&& domain, CompletionQueue& send,
+                                      CompletionQueue& receive, const QueuePairOptions& options = {}) = delete;
   Result<QueuePair> create_queue_pair(CompletionQueue& queue, const QueuePairOptions& options = {}) {
     return create_queue_pair(protection_domain(), queue, queue, options);
   }
@@ -108,7 +115,7 @@ class Device {
   // ---- Progress by hand. A device attached to a ProgressEngine is driven by that, and its events go there.
   // Packets in, packets out, once. True when anything happened.
   bool progress();
-  std::optional<DeviceEvent> poll_event();
+  [[nodiscard]] std::optional<DeviceEvent> poll_event();
   // Blocks until an event may be waiting or `until` has come.
   void wait_event(Instant until);
   // Readable while events may be waiting; -1 for a device in virtual time.

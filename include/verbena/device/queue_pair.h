@@ -89,7 +89,7 @@ class QueuePair {
   // device (Device::allocate_memory) that was written once or twice before, when everything posted before is done.
   // Otherwise it is false and is to be posted; the peer may have a part of it then. The segments' keys are not looked
   // at, as with SendFlags::Inline; id and flags mean nothing.
-  bool try_write_now(const SendRequest& request);
+  [[nodiscard]] bool try_write_now(const SendRequest& request);
 
   Qpn qpn() const { return qpn_; }
   QueuePairState state() const;

@@ -38,7 +38,7 @@ class SharedReceiveQueue {
   PostResult post(const ReceiveRequest& request) { return post(std::span{&request, 1}); }
   // Takes back the oldest request with that id: it will not complete, and its memory is the caller's again. False:
   // there is none, or a message has begun to fill it.
-  bool withdraw(std::uint64_t id);
+  [[nodiscard]] bool withdraw(std::uint64_t id);
 
   // Fewer receives than `limit`, now or later, raise DeviceEvent SrqLimitReached once. 0 takes that back. Errors:
   // InvalidArgument (more than the queue holds).

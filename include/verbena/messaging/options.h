@@ -62,16 +62,17 @@ struct LentMemory {
   std::uint32_t bytes = 0;
   Key lkey{}, rkey{};
 
-  // [offset, offset + bytes) of a region: the device checks the range when the message goes.
+  // [offset, offset + bytes) of a region, which outlives the loan: the device checks the range when the message goes.
   static LentMemory of(const MemoryRegion& region, std::uint64_t offset, std::uint32_t bytes) {
     return {region.local(offset, bytes).address, bytes, region.lkey(), region.rkey()};
   }
+  static LentMemory of(const MemoryRegion&& region, std::uint64_t offset, std::uint32_t bytes) = delete;
 };
 
 // A message of one sender: 1, 2, 3 ...
 using MessageId = std::uint64_t;
 
-struct SendResult {
+struct [[nodiscard]] SendResult {
   SendStatus status = SendStatus::Ok;
   std::size_t taken = 0;  // messages that go; with a refusal, the index of the refused one
   MessageId last = 0;     // the last that goes; 0 when none does

@@ -132,9 +132,9 @@ class Receiver {
   void on_peer_end(std::function<void(PeerId, const Result<void>&)> f);
 
   // ---- Messages. Looks at the memory first; finding nothing, drives the engine once and looks again.
-  std::optional<Message> try_receive();
+  [[nodiscard]] std::optional<Message> try_receive();
   // Up to out.size() of them; how many.
-  std::size_t try_receive(std::span<Message> out);
+  [[nodiscard]] std::size_t try_receive(std::span<Message> out);
   // Drives the engine until there is one. Errors: DeadlineExceeded, Cancelled; and when no sender is left,
   // and there has been one: Disconnected, or what broke the last.
   Result<Message> receive(Duration timeout = Duration::forever());

@@ -151,7 +151,7 @@ class Sender {
   SendResult try_lend_batch(std::span<const LentMemory> messages);
   // Memory for a message of up to that many bytes; nothing when there is none now (counters() say why), or
   // ever (too long, closed). Reservations may be committed in any order: messages go in the order of commits.
-  std::optional<Reservation> try_reserve(std::uint32_t bytes);
+  [[nodiscard]] std::optional<Reservation> try_reserve(std::uint32_t bytes);
   // The first `bytes` of it. Refused, it stays as it was.
   SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
 
