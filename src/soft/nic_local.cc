@@ -167,7 +167,8 @@ void Nic::schedule_local(Instant now, Qp& qp) {
 
 void Nic::handle_local_timeout(Instant now, Qp& qp) {
   if (qp.path == Path::Local) {
-    if (now >= qp.local->ends_at) {
+    // One that has let go of its peer before has nobody to ask about.
+    if (qp.local->link && now >= qp.local->ends_at) {
       qp.local->ends_at = Instant::never();
       qp.local->transport.handle_hang_up(now, paths_->is_peer_gone(qp.qpn()));
     }

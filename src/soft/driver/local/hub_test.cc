@@ -300,6 +300,23 @@ TEST(Hub, a_peer_that_goes_unused_is_said_once) {
   EXPECT_TRUE(a.nic.settle_deadlines().is_never()) << "nothing comes any more";
 }
 
+TEST(Hub, who_lets_go_of_a_peer_that_goes_does_not_wait_for_its_farewell) {
+  constexpr Duration kFarewell = Duration::milliseconds(100);
+  Side a(1, false, {}, kFarewell);
+  auto b = std::make_unique<Side>(2);
+  a.connect(b->endpoint());
+  b->connect(a.endpoint());
+  a.turn();
+  b.reset();
+  a.turn();
+  a.to(QueuePairState::Error);
+  a.turn();
+  EXPECT_FALSE(a.on_rings());
+  a.now = a.now + kFarewell;
+  a.turn();  // there is nobody left to ask about
+  EXPECT_TRUE(a.nic.settle_deadlines().is_never());
+}
+
 TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {
   for (const QueuePairState state : {QueuePairState::Error, QueuePairState::Reset}) {
     Side a(1), b(2);
