@@ -139,7 +139,7 @@ class Receiving {
 class Sending {
  public:
   Sending(bool doubled, Input& input)
-      : geometry_{.capacity = kCapacity, .doubled = doubled}, input_(input), writer_(geometry_) {}
+      : geometry_{.capacity = kCapacity, .doubled = doubled}, input_(input), writer_(geometry_, kSenders) {}
   void step(std::uint8_t what) {
     using Step = SharedWriter::Step;
     input_.near = writer_.position();
@@ -147,7 +147,7 @@ class Sending {
       bytes_ = what * 7u % (geometry_.max_payload_bytes() + 1);
       writer_.begin(bytes_);
     } else if (writer_.step() == Step::Asked) {
-      if (writer_.handle_position(input_.position()) != Fault::None) writer_ = SharedWriter(geometry_);
+      if (writer_.handle_position(input_.position()) != Fault::None) writer_ = SharedWriter(geometry_, kSenders);
     } else if (writer_.step() == Step::Ready || writer_.step() == Step::Broken) {
       if (writer_.step() == Step::Ready && what % 8 == 0) writer_.drop();
       if (writer_.step() == Step::Ready) {
@@ -158,7 +158,7 @@ class Sending {
     }
     input_.near = writer_.head();
     if (writer_.step() == Step::Wait && writer_.handle_head(input_.position()) != Fault::None)
-      writer_ = SharedWriter(geometry_);
+      writer_ = SharedWriter(geometry_, kSenders);
   }
 
  private:
