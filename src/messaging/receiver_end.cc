@@ -124,8 +124,12 @@ Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Off
   if (auto ok = check_offer(theirs, *settled); !ok) return ok;
   peer.name_ = peer.connection_->peer().to_string();
   if (auto ok = start(peer, theirs, *settled); !ok) return ok;
-  if (peer.cut_off_) return peer.error_ ? *peer.error_ : Error(ErrorCode::Disconnected, "the sender closed");
   peer.started_ = true;
+  for (const Completion& completion : std::exchange(peer.early_, {})) handle(peer, completion);
+  if (peer.cut_off_) {
+    peer.started_ = false;
+    return peer.error_ ? *peer.error_ : Error(ErrorCode::Disconnected, "the sender closed");
+  }
   ++taken_peers_;
   return {};
 }
@@ -214,6 +218,7 @@ bool ReceiverEnd::tell_given_back(ReceiverPeer& peer, std::uint64_t number) {
 }
 
 void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
+  if (!peer.started_) return peer.early_.push_back(completion);
   Result<void> ok;
   if ((completion.id & kReceiveId) != 0) {
     if (completion.status != CompletionStatus::Success) return;

@@ -55,6 +55,7 @@ class ReceiverPeer {
   bool answered_ = false;               // and we said that all of it is here
   bool cut_off_ = false;
   bool started_ = false;
+  std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   bool doomed_ = false;  // cut off by this end
   bool fenced_ = false;
   bool told_ = false;

@@ -2,6 +2,7 @@
 // A second process: it runs a function, talks over a pipe, and can be stopped and killed.
 #pragma once
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ class Process {
     if (::pipe(pipe_ends) != 0) std::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that aborts leaves nobody behind
       ::close(pipe_ends[0]);
       f([&](const std::string& line) {
         const std::string text = line + "\n";

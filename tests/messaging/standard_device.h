@@ -27,12 +27,15 @@ struct StandardOptions {
   bool promises = false;  // says that it keeps the order inside a WRITE
   bool keeps = false;     // and keeps it
   std::uint64_t seed = 1;
+  // After it has confirmed a connection: what the peer says meanwhile is there before the program hears of that.
+  Duration looks_away{};
 };
 
 class StandardContext final : public provider::Context {
  public:
   StandardContext(std::unique_ptr<provider::Context> inner, const StandardOptions& options)
-      : inner_(std::move(inner)), info_(inner_->info()), keeps_(options.keeps), random_(options.seed) {
+      : inner_(std::move(inner)), info_(inner_->info()), keeps_(options.keeps), looks_away_(options.looks_away),
+        random_(options.seed) {
     info_.provider = "standard";
     info_.order_in_write = options.promises;
     info_.max_requests /= kMostPieces;
@@ -121,7 +124,10 @@ class StandardContext final : public provider::Context {
   Result<void> reject(provider::ConnectionId connection, std::span<const std::byte> private_data) override {
     return inner_->reject(connection, private_data);
   }
-  Result<void> confirm(provider::ConnectionId connection) override { return inner_->confirm(connection); }
+  Result<void> confirm(provider::ConnectionId connection) override {
+    confirmed_ = true;
+    return inner_->confirm(connection);
+  }
   Result<void> disconnect(provider::ConnectionId connection) override { return inner_->disconnect(connection); }
   Result<void> destroy_connection(provider::ConnectionId connection) override {
     return inner_->destroy_connection(connection);
@@ -138,7 +144,12 @@ class StandardContext final : public provider::Context {
     return inner_->progress() || any;
   }
   void gather_posts(bool on) override { inner_->gather_posts(on); }
-  std::optional<provider::Event> poll_event() override { return inner_->poll_event(); }
+  std::optional<provider::Event> poll_event() override {
+    auto event = inner_->poll_event();
+    if (!event && std::exchange(confirmed_, false))
+      for (const Instant end = inner_->now() + looks_away_; inner_->now() < end;) progress();
+    return event;
+  }
   int event_fd() const override { return inner_->event_fd(); }
   Instant now() const override { return inner_->now(); }
   void wait_event(Instant until) override { inner_->wait_event(until); }
@@ -291,6 +302,8 @@ class StandardContext final : public provider::Context {
   const std::unique_ptr<provider::Context> inner_;
   DeviceInfo info_;
   const bool keeps_;
+  const Duration looks_away_;
+  bool confirmed_ = false;
   SeededRandom random_;
   std::map<provider::CqId, std::unique_ptr<Cq>> cqs_;
   std::map<Qpn, std::unique_ptr<Qp>> qps_;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A receiver that goes to its sender: the sender may speak as soon as it has accepted, and the receiver hears it before
+// its own call to connect() is over.
+#include <future>
+#include <thread>
+
+#include "standard_device.h"
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(60);
+constexpr std::uint32_t kMessages = 3;
+constexpr int kConnections = 3;
+
+class EarlyMessages : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, EarlyMessages, ::testing::ValuesIn([] {
+                           std::vector<Way> ways;
+                           for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
+                             for (const char* name : {"send-receive", "shared-receive", "buffered-write",
+                                                      "buffered-write/reversed", "shared-write", "direct-write",
+                                                      "direct-read", "buffered-read"})
+                               ways.push_back({must(messaging::parse_kind(name)), path});
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+Options options_of(const Way& way) {
+  return {.kind = way.kind, .max_message_bytes = 256, .depth = 8, .max_senders = 1};
+}
+
+// One sender after another, who says all it has to say at once.
+void send_early(const Way& way, std::promise<std::string>& address) {
+  Device device = must(Device::open(OpenOptions{.path = way.path}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Listener listener = must(Listener::create(engine));
+  address.set_value(listener.address().to_string());
+  for (int i = 0; i < kConnections; ++i) {
+    Sender sender = must(Sender::accept(engine, must(listener.wait_request(kPatience)), options_of(way)));
+    for (std::uint32_t n = 0; n < kMessages; ++n) must(sender.send(text_of_message(0, n, 100 + n), kPatience));
+    must(sender.close(kPatience));
+  }
+}
+
+TEST_P(EarlyMessages, are_kept_until_their_receiver_is_connected) {
+  const Way way = GetParam();
+  std::promise<std::string> address;
+  std::thread other([&] { send_early(way, address); });
+  const std::string there = address.get_future().get();
+  Device device = must(open_standard(
+      way.path, {.promises = true, .keeps = true, .looks_away = Duration::milliseconds(20)}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  for (int i = 0; i < kConnections; ++i) {
+    Receiver receiver = must(Receiver::create(engine, options_of(way)));
+    const auto peer = receiver.connect(there);
+    EXPECT_TRUE(peer) << peer.error().to_string();
+    for (std::uint32_t n = 0; peer && n < kMessages; ++n) {
+      const auto message = receiver.receive(kPatience);
+      EXPECT_TRUE(message && is_message(*message, n, 100 + n)) << "connection " << i << ", message " << n;
+    }
+    EXPECT_FALSE(receiver.receive(kPatience));  // it has closed
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace verbena
