@@ -51,7 +51,8 @@ nlohmann::json to_json(const DeviceInfo& info, const DevicesOptions& options, in
                      {"max_segments", info.max_segments},
                      {"max_inline_bytes", info.max_inline_bytes},
                      {"max_memory_regions", info.max_memory_regions},
-                     {"max_rd_atomic", info.max_rd_atomic}};
+                     {"max_rd_atomic", info.max_rd_atomic},
+                     {"order_in_write", info.order_in_write}};
   if (options.verbose && info.usable) one["explain"] = explain_open(info, options.device, status);
   return one;
 }
@@ -82,6 +83,7 @@ void print_verbose(const DeviceInfo& info, const DeviceFlags& flags, int& status
              info.max_completion_queues, info.max_completion_entries, info.max_memory_regions);
   say(stdout, "  per queue     {} requests of {} segments, {} bytes inline, {} READ or atomics at once\n",
              info.max_requests, info.max_segments, info.max_inline_bytes, info.max_rd_atomic);
+  say(stdout, "  inside WRITE  {}\n", info.order_in_write ? "bytes arrive in order" : "bytes arrive in any order");
   if (info.usable)
     for (const std::string& line : explain_open(info, flags, status)) say(stdout, "  opened        {}\n", line);
 }
