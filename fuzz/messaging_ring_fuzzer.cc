@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of a ring that is filled by WRITEs writes anything, at any time: every load, immediate and head
-// may be what the input says. Neither side ever leaves its memory, hands out what it handed out before, works
-// without end, or comes back from a fault. Byte 0 picks the form.
+// The peer of a ring that is filled by WRITEs, or fetched by READs, writes anything, at any time: every load,
+// immediate, tail and head may be what the input says. Neither side ever leaves its memory, hands out what it handed
+// out before, READs over what is handed out or being READ, works without end, or comes back from a fault. Byte 0 picks
+// the form.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "messaging/ring/fetch_plan.h"
 #include "messaging/ring/reader.h"
 #include "messaging/ring/writer.h"
 
@@ -142,16 +144,101 @@ class Run {
   std::vector<View> views_;
 };
 
+// What is READ is the peer's: its tails, and the image of its ring. How far that is whole is the plan's.
+struct FetchedMemory {
+  HostileMemory image;
+  const FetchPlan* plan;
+  std::uint64_t load(std::uint64_t offset) const { return image.load(offset); }
+  std::uint64_t load_tail() const { return plan->whole(); }
+};
+
+class Fetching {
+ public:
+  Fetching(const Geometry& geometry, std::span<const std::uint8_t> input)
+      : geometry_(geometry),
+        peer_{input},
+        plan_(geometry, 16 * kUnitBytes),
+        reader_(geometry, FetchedMemory{{&peer_, geometry.memory_bytes()}, &plan_}) {}
+
+  void all() {
+    while (!peer_.input.empty()) {
+      const std::uint64_t before = peer_.loads;
+      const Fault plan_was = fault_, reader_was = reader_.fault();
+      step(peer_.next());
+      VERBENA_ASSERT(peer_.loads - before <= 4);
+      VERBENA_ASSERT(plan_was == Fault::None || fault_ == plan_was);
+      VERBENA_ASSERT(reader_was == Fault::None || reader_.fault() == reader_was);
+      VERBENA_ASSERT(reader_.position() <= plan_.whole());
+    }
+  }
+
+ private:
+  void step(std::uint8_t what) {
+    switch (what % 5) {
+      case 0:
+        peer_.near = plan_.whole();
+        fault_ = plan_.handle_tail(peer_.position());
+        break;
+      case 1:
+        if (const auto span = plan_.next()) ask(*span);
+        break;
+      case 2:
+        if (spans_.empty()) return;
+        plan_.handle_fetched();
+        spans_.erase(spans_.begin());
+        break;
+      case 3:
+        if (const auto view = reader_.poll()) take(*view);
+        break;
+      default:
+        if (!views_.empty()) let_go(what / 5 % views_.size());
+    }
+  }
+  void ask(const Span& span) {
+    VERBENA_ASSERT(span.bytes != 0 && span.offset + span.bytes <= geometry_.memory_bytes());
+    for (const Span& other : spans_) VERBENA_ASSERT(apart(span.offset, span.bytes, other.offset, other.bytes));
+    for (const View& view : views_) VERBENA_ASSERT(apart(span.offset, span.bytes, view.offset, view.bytes));
+    spans_.push_back(span);
+  }
+  void take(const View& view) {
+    VERBENA_ASSERT(view.offset + view.bytes <= geometry_.memory_bytes());
+    for (const Span& span : spans_) VERBENA_ASSERT(apart(span.offset, span.bytes, view.offset, view.bytes));
+    for (const View& other : views_) VERBENA_ASSERT(apart(view.offset, view.bytes, other.offset, other.bytes));
+    views_.push_back(view);
+  }
+  void let_go(std::size_t which) {
+    reader_.release(views_[which]);
+    views_.erase(views_.begin() + static_cast<std::ptrdiff_t>(which));
+    if (reader_.acknowledgement_due()) plan_.handle_told(reader_.acknowledge());
+  }
+  static bool apart(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) {
+    return ((a - b) & (kCapacity - 1)) >= b_bytes && ((b - a) & (kCapacity - 1)) >= a_bytes;
+  }
+
+  const Geometry geometry_;
+  Peer peer_;
+  FetchPlan plan_;
+  BasicReader<FetchedMemory> reader_;
+  Fault fault_ = Fault::None;
+  std::vector<Span> spans_;
+  std::vector<View> views_;
+};
+
 }  // namespace
 }  // namespace verbena::ring
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace verbena::ring;
   if (size == 0) return 0;
+  const std::span<const std::uint8_t> input(data + 1, size - 1);
+  if ((data[0] & 16) != 0) {
+    Fetching({.capacity = kCapacity, .commit = Commit::Offset, .doubled = (data[0] & 4) != 0}, input).all();
+    return 0;
+  }
   const Geometry geometry{.capacity = kCapacity,
                           .commit = static_cast<Commit>(data[0] % 3),
                           .doubled = (data[0] & 4) != 0,
                           .max_messages = (data[0] & 8) != 0 ? 4u : 0u};
-  Run(geometry, {data + 1, size - 1}).all();
+  Run(geometry, input).all();
   return 0;
 }

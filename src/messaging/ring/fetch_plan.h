@@ -49,6 +49,7 @@ class FetchPlan {
   bool is_full() const { return tail_ - told_ == geometry_.capacity; }
 
  private:
+  friend struct Inspect;
   Geometry geometry_;
   std::uint32_t most_bytes_;
   std::uint64_t told_ = 0;

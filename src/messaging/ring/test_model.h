@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "messaging/ring/fetch_plan.h"
 #include "messaging/ring/reader.h"
 #include "messaging/ring/shared_reader.h"
 #include "messaging/ring/shared_writer.h"
@@ -84,6 +85,13 @@ struct Inspect {
     for (const auto& sender : reader.senders_)
       key.add(static_cast<std::uint64_t>(sender.state)), key.add(sender.arrived), key.add(sender.due);
   }
+  static void digest(const FetchPlan& plan, Key& key) {
+    for (const std::uint64_t value : {plan.told_, plan.whole_, plan.asked_, plan.tail_, std::uint64_t{plan.count_}})
+      key.add(value);
+    for (std::size_t i = 0; i < plan.count_; ++i)
+      key.add(plan.whole_with_[(plan.oldest_ + i) % FetchPlan::kMostSpans]);
+  }
+  static std::uint64_t tail(const FetchPlan& plan) { return plan.tail_; }
   static void rebind(Writer& writer, std::span<std::byte> image) { writer.image_ = image; }
 };
 
