@@ -45,6 +45,7 @@ messaging::Options message_options(const MessageTest& test) {
   options.depth = test.window;
   options.ring_bytes = test.ring_bytes;
   options.max_senders = test.senders;
+  options.inline_bytes = test.inline_bytes;
   options.connection.reliability.timeout = kTimeoutCode;
   return options;
 }

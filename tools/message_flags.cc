@@ -56,6 +56,7 @@ MessageTest test_of(const MessageFlags& flags, std::uint32_t size) {
   test.batch = flags.batch.value_or(test.measure == MessageMeasure::Rate ? 16 : 1);
   test.window = flags.window.value_or(64);
   test.ring_bytes = flags.ring.value_or(ring_for(size));
+  test.inline_bytes = flags.inline_size.value_or(test.inline_bytes);
   test.duration = flags.duration.value_or(0);
   constexpr std::uint64_t kUsual[] = {1000, 5000, 100'000};
   test.iterations = flags.iterations.value_or(kUsual[static_cast<std::size_t>(test.measure)]);
@@ -72,8 +73,8 @@ std::string check_matrix(const MessageFlags& flags) {
       {"-s", flags.size.has_value()},        {"-D", flags.duration.has_value()},
       {"--senders", flags.senders.has_value()}, {"--threads", flags.threads.has_value()},
       {"--batch", flags.batch.has_value()},  {"--window", flags.window.has_value()},
-      {"--ring", flags.ring.has_value()},    {"-e", flags.events},
-      {"--pcap", !flags.device.pcap.empty()}};
+      {"--ring", flags.ring.has_value()},    {"-I", flags.inline_size.has_value()},
+      {"-e", flags.events},                  {"--pcap", !flags.device.pcap.empty()}};
   for (const auto& [name, given] : of_one)
     if (given) return fmt::format("{} is of one protocol, and -a without a PROTOCOL measures all", name);
   if (flags.protocol.empty() && flags.port_given) return "-p: the server that -a starts here takes a free port";
@@ -113,6 +114,10 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   number("--batch", flags.batch, "Messages handed over at once (1; for rate 16)", 1, kMaxMessageBatch);
   number("--window", flags.window, "Messages in flight (64)", 1, kMaxMessageWindow);
   number("--ring", flags.ring, "Bytes of a ring (2^20, and what four messages take)", 1, kMaxMessageRing);
+  number("-I,--inline_size", flags.inline_size,
+         "Messages up to that long go in the request (192, and what the device takes; of send-receive, "
+         "shared-receive and direct-write)",
+         0, kMaxMessageSize);
   command.add_flag("-e,--events", flags.events, "This end sleeps until something comes (otherwise it polls)");
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
@@ -192,6 +197,7 @@ nlohmann::json message_agreement(const MessageFlags& flags) {
   add("--batch", flags.batch.has_value(), std::to_string(test.batch));
   add("--window", flags.window.has_value(), std::to_string(test.window));
   add("--ring", flags.ring.has_value(), std::to_string(test.ring_bytes));
+  add("-I", flags.inline_size.has_value(), std::to_string(test.inline_bytes));
   return all;
 }
 

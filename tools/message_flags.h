@@ -24,7 +24,7 @@ struct MessageFlags {
   bool port_given = false;
   bool here = false;       // --here
   bool all_sizes = false;  // -a
-  std::optional<std::uint32_t> size, duration, senders, threads, batch, window;
+  std::optional<std::uint32_t> size, duration, senders, threads, batch, window, inline_size;
   std::optional<std::uint64_t> ring, iterations;
   bool events = false;  // -e
   double timeout = 10;  // seconds

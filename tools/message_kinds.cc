@@ -12,6 +12,11 @@ bool has_ring(const Kind& kind) {
          kind.protocol == Protocol::BufferedRead;
 }
 
+bool goes_inline(const Kind& kind) {
+  return kind.protocol == Protocol::SendReceive || kind.protocol == Protocol::SharedReceive ||
+         kind.protocol == Protocol::DirectWrite;
+}
+
 std::vector<Kind> plain_kinds() {
   std::vector<Kind> kinds;
   for (const Protocol protocol : messaging::all_protocols()) {

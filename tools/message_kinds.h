@@ -11,6 +11,8 @@
 namespace verbena::tools {
 
 bool has_ring(const messaging::Kind& kind);
+// Its short messages can go in the request (messaging::Options::inline_bytes).
+bool goes_inline(const messaging::Kind& kind);
 
 // Every protocol with every choice it has.
 std::vector<messaging::Kind> all_kinds();

@@ -84,6 +84,7 @@ nlohmann::json to_json(const MessageTest& test) {
           {"batch", test.batch},
           {"window", test.window},
           {"ring_bytes", test.ring_bytes},
+          {"inline_bytes", test.inline_bytes},
           {"iterations", test.iterations},
           {"duration_s", test.duration}};
 }
@@ -120,6 +121,7 @@ Result<MessageTest> message_test_of(const nlohmann::json& json) {
   reader.number("batch", 1, kMaxMessageBatch, test.batch);
   reader.number("window", 1, kMaxMessageWindow, test.window);
   reader.number("ring_bytes", 1, kMaxMessageRing, test.ring_bytes);
+  reader.number("inline_bytes", 0, kMaxMessageSize, test.inline_bytes);
   reader.number("iterations", 0, kMaxMessageIterations, test.iterations);
   reader.number("duration_s", 0, kMaxMessageDuration, test.duration);
   if (reader.error()) return *reader.error();

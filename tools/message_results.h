@@ -12,7 +12,7 @@
 #include "verbena/base/device_info.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
-#include "verbena/messaging/protocol.h"
+#include "verbena/messaging/options.h"
 
 namespace verbena::tools {
 
@@ -47,6 +47,7 @@ struct MessageTest {
   std::uint32_t batch = 1;         // messages handed over at once
   std::uint32_t window = 64;       // messages in flight: messaging::Options::depth
   std::uint64_t ring_bytes = 1u << 20;
+  std::uint32_t inline_bytes = messaging::Options{}.inline_bytes;  // messages up to that long go in the request
   std::uint64_t iterations = 1000;  // messages of each sender; there and back is one
   std::uint32_t duration = 0;       // seconds; 0: `iterations` counts
 

@@ -23,6 +23,7 @@ MessageTest unusual_test() {
   test.batch = 31;
   test.window = 300;
   test.ring_bytes = kMaxMessageRing;
+  test.inline_bytes = 7;
   test.iterations = kMaxMessageIterations;
   test.duration = 9;
   return test;
@@ -43,6 +44,7 @@ TEST(MessageTestJson, brings_every_member_there_and_back) {
     EXPECT_EQ(read->batch, test.batch);
     EXPECT_EQ(read->window, test.window);
     EXPECT_EQ(read->ring_bytes, test.ring_bytes);
+    EXPECT_EQ(read->inline_bytes, test.inline_bytes);
     EXPECT_EQ(read->iterations, test.iterations);
     EXPECT_EQ(read->duration, test.duration);
   }
@@ -50,7 +52,7 @@ TEST(MessageTestJson, brings_every_member_there_and_back) {
 
 TEST(MessageTestJson, that_lacks_a_member_is_refused_by_its_name) {
   const nlohmann::json whole = to_json(MessageTest{});
-  ASSERT_EQ(whole.size(), 11u);
+  ASSERT_EQ(whole.size(), 12u);
   for (const auto& [key, value] : whole.items()) {
     nlohmann::json part = whole;
     part.erase(key);

@@ -22,6 +22,7 @@ constexpr std::array<std::uint32_t, 4> kBatches{1, 4, 16, 64};
 constexpr std::array<std::uint64_t, 5> kRings{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 // Usual values, and what one test may register for messages in flight and move.
 constexpr std::uint32_t kUsualWindow = 64;
+constexpr std::uint32_t kMostInline = 1024;  // where a copy of the device's own costs as much as one of ours
 constexpr std::uint64_t kUsualRing = 1 << 20, kMostInFlight = 256 << 20, kBytesOfTest = 256 << 20;
 constexpr std::uint64_t kRingMessages = 4, kHeaderBytes = 64;
 
@@ -48,6 +49,7 @@ class Search {
         try_each(kWindows, &MessageTest::window);
         try_each(kBatches, &MessageTest::batch);
       }
+      try_inline();
       if (has_ring(best_test().kind)) {
         try_each(kRings, &MessageTest::ring_bytes);
         MessageTest twice = best_test();
@@ -79,6 +81,13 @@ class Search {
       consider(test);
     }
   }
+  // Of messages of one size: all of them, or none.
+  void try_inline() {
+    MessageTest test = best_test();
+    if (!goes_inline(test.kind) || test.size > kMostInline) return;
+    test.inline_bytes = test.size <= test.inline_bytes ? 0 : std::bit_ceil(test.size);
+    consider(test);
+  }
   bool sensible(const MessageTest& test) const {
     if (test.batch > test.window) return false;
     if (std::uint64_t{test.window} * test.senders * test.size > kMostInFlight) return false;
@@ -87,7 +96,7 @@ class Search {
   }
   bool takes_less(const MessageTest& one, const MessageTest& other) const {
     return one.window <= other.window && one.batch <= other.batch && one.ring_bytes <= other.ring_bytes &&
-           one.kind == other.kind;
+           one.inline_bytes == other.inline_bytes && one.kind == other.kind;
   }
 
   void consider(const MessageTest& test) {
@@ -176,6 +185,10 @@ class Search {
   std::optional<Error> ended_;
 };
 
+bool names_inline(const MessageTest& test) {
+  return goes_inline(test.kind) && test.inline_bytes != MessageTest{}.inline_bytes;
+}
+
 std::string code_of(const Kind& kind) {
   constexpr std::pair<Protocol, std::string_view> kNames[] = {
       {Protocol::SendReceive, "SendReceive"},     {Protocol::SharedReceive, "SharedReceive"},
@@ -243,6 +256,7 @@ std::string options_code(const MessageTest& test) {
   member("depth", test.window);
   if (has_ring(test.kind)) member("ring_bytes", test.ring_bytes);
   member("max_senders", test.senders);
+  if (names_inline(test)) member("inline_bytes", test.inline_bytes);
   text.replace(text.size() - 2, 2, "};\n");
   if (test.batch > 1)
     text += fmt::format("// {} messages at once: sender.try_send_batch(messages)\n", test.batch);
@@ -253,6 +267,8 @@ std::string settings_text(const MessageTest& test) {
   std::string text = fmt::format("window {}", test.window);
   if (test.batch > 1) text += fmt::format(", batches of {}", test.batch);
   if (has_ring(test.kind)) text += fmt::format(", ring of {} KiB", test.ring_bytes / 1024);
+  if (names_inline(test))
+    text += test.inline_bytes == 0 ? ", nothing inline" : fmt::format(", inline up to {} bytes", test.inline_bytes);
   return text;
 }
 

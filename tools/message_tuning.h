@@ -45,10 +45,10 @@ struct TuneOutcome {
 // Better is a larger number: 1 / microseconds, or messages per second.
 double merit_of(const MessageRow& row);
 
-// Searches one coordinate after the other, from the best so far: protocol, window, batch, ring and how it is mapped;
-// and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good, or better at
-// all with no more memory: less is noise. The best by then, and the kBestRepeated that did most, run kRepeats times
-// more, in turn: the best of each of these decides. `run` measures; `over`: it will not any more.
+// Searches one coordinate after the other, from the best so far: protocol, window, batch, inline or not, ring and how
+// it is mapped; and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good,
+// or better at all with no more memory: less is noise. The best by then, and the kBestRepeated that did most, run
+// kRepeats times more, in turn: the best of each of these decides. `run` measures; `over`: it will not any more.
 // Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
 inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;

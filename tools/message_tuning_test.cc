@@ -65,7 +65,7 @@ TEST(MessageTuning, does_not_decide_by_one_lucky_run) {
   std::size_t runs = 0;
   Machine machine{[&runs](const MessageTest& test) -> Result<double> {
     if (test.kind == test_kind("direct-write")) return 1.5e5;
-    if (test.kind != test_kind("shared-receive")) return 1e5;
+    if (test.kind != test_kind("shared-receive") || test.inline_bytes == 0) return 1e5;
     constexpr double kDone[] = {4e5, 0.5e5, 1.1e5, 1.2e5};
     return kDone[runs++ % 4];
   }};
@@ -146,7 +146,8 @@ TEST(MessageTuning, measures_nothing_twice_and_no_batch_that_does_not_fit) {
   for (const MessageTest& test : machine.measured) {
     EXPECT_LE(test.batch, test.window);
     const std::string key = to_string(test.kind) + " " + std::to_string(test.window) + " " +
-                            std::to_string(test.batch) + " " + std::to_string(test.ring_bytes);
+                            std::to_string(test.batch) + " " + std::to_string(test.ring_bytes) + " " +
+                            std::to_string(test.inline_bytes);
     if (!seen.insert(key).second) ++repeated[key];
   }
   // But for the best, which decide.
@@ -161,6 +162,24 @@ TEST(MessageTuning, does_not_take_noise_for_better) {
   EXPECT_EQ(outcome->best.kind, test_kind("send-receive"));
   EXPECT_EQ(std::tuple(outcome->best.test.window, outcome->best.test.batch, outcome->best.test.ring_bytes),
             std::tuple(64u, 1u, 1u << 20));
+}
+
+TEST(MessageTuning, says_whether_messages_go_in_the_request) {
+  const auto tuned = [](std::uint32_t size, bool inlined_is_better) {
+    Machine machine{[=](const MessageTest& test) -> Result<double> {
+      const bool inlined = size <= test.inline_bytes;
+      return (test.kind == test_kind("direct-write") ? 2e5 : 1e5) * (inlined == inlined_is_better ? 1.2 : 1);
+    }};
+    const auto outcome = machine.tuned({.goal = MessageMeasure::Latency, .size = size});
+    EXPECT_TRUE(outcome);
+    return outcome->best.test;
+  };
+  EXPECT_EQ(settings_text(tuned(64, true)), "window 64");
+  EXPECT_EQ(settings_text(tuned(64, false)), "window 64, nothing inline");
+  EXPECT_EQ(settings_text(tuned(300, true)), "window 64, inline up to 512 bytes");
+  EXPECT_EQ(settings_text(tuned(300, false)), "window 64");
+  EXPECT_EQ(settings_text(tuned(4096, true)), "window 64") << "no device copies faster than we do";
+  EXPECT_NE(options_code(tuned(64, false)).find(".inline_bytes = 0}"), std::string::npos);
 }
 
 TEST(MessageTuning, keeps_one_message_at_a_time_for_a_latency) {

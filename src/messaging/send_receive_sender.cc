@@ -12,7 +12,6 @@ namespace verbena::messaging {
 
 namespace {
 
-constexpr std::uint32_t kInlineBytes = 192;  // beyond that a copy of our own costs no more
 
 }  // namespace
 
@@ -31,7 +30,7 @@ SendReceiveSender::~SendReceiveSender() { drop_connection(); }
 
 Result<void> SendReceiveSender::open() {
   buffers_.plan(options().max_message_bytes, options().depth, Access::None);
-  inline_bytes_ = std::min(kInlineBytes, device().info().max_inline_bytes);
+  inline_bytes_ = std::min(options().inline_bytes, device().info().max_inline_bytes);
   in_flight_.assign(options().depth, kNoSlot);
   batch_ = std::make_unique<Batch>();
   return buffers_.allocate(domain());

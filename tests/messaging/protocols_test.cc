@@ -53,6 +53,25 @@ TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_lo
   EXPECT_EQ(sender.counters().too_long, 2u);
 }
 
+TEST_P(EveryProtocol, messages_up_to_the_inline_limit_go_without_a_buffer_where_the_protocol_has_that) {
+  using messaging::Protocol;
+  const Protocol protocol = GetParam().kind.protocol;
+  const bool has_that = protocol == Protocol::SendReceive || protocol == Protocol::SharedReceive ||
+                        protocol == Protocol::DirectWrite;
+  const std::uint32_t most = Device::list().front().max_inline_bytes;
+  for (const std::uint32_t limit : {0u, 100u, 1u << 30}) {
+    Ends ends(GetParam(), {.max_message_bytes = 5000, .depth = 8, .max_senders = 1, .inline_bytes = limit});
+    Sender sender = ends.connect();
+    std::uint64_t inlined = 0;
+    for (const std::uint32_t bytes : {1u, 100u, 101u, most, most + 1}) {
+      must(sender.send(text_of_message(0, bytes, bytes), kPatience));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), bytes, bytes));
+      inlined += has_that && bytes <= std::min(limit, most) ? 1u : 0u;
+    }
+    EXPECT_EQ(sender.counters().inlined, inlined) << limit;
+  }
+}
+
 TEST_P(EveryProtocol, a_receiver_that_holds_its_messages_holds_back_the_sender) {
   Ends ends(GetParam(), {.max_message_bytes = 512, .depth = 8, .ring_bytes = 8192, .max_senders = 1});
   Sender sender = ends.connect();

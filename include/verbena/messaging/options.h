@@ -38,7 +38,11 @@ struct Options {
   // larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   std::uint32_t max_senders = 64;  // that a receiver takes
-  RateLimit rate{};                // of a sender
+  // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
+  // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is
+  // smaller; 0: none goes so.
+  std::uint32_t inline_bytes = 192;
+  RateLimit rate{};  // of a sender
   // Device, protection domain, timeouts, packet marks. `queues` and `receive_pool` are the protocol's to
   // choose.
   ConnectionOptions connection{};
