@@ -29,8 +29,8 @@ bool knows_all_users() {
 
 }  // namespace
 
-bool is_this_user(uid_t uid) {
-  return uid == ::geteuid() && (uid != number_of_strangers() || knows_all_users());
-}
+bool is_one_user(uid_t uid) { return uid != number_of_strangers() || knows_all_users(); }
+
+bool is_this_user(uid_t uid) { return uid == ::geteuid() && is_one_user(uid); }
 
 }  // namespace verbena

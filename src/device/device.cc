@@ -54,6 +54,12 @@ Result<Device> Device::open(const OpenOptions& options) {
     told.pull = *copy == "auto";
   }
   if (!told.local_dir) told.local_dir = environment_value("VERBENA_LOCAL_DIR");
+  if (const auto users = environment_value("VERBENA_LOCAL_USERS"); users && !told.local_users) {
+    told.local_users = parse_users(*users);
+    if (!told.local_users)
+      return Error(ErrorCode::InvalidArgument, "open device: VERBENA_LOCAL_USERS is '" + *users +
+                                                   "'; set it to numbers of users, with commas between");
+  }
   const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
   if (!wanted) return open_as_told(told);
   const auto file = file_of_own(*wanted);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -52,9 +53,22 @@ std::vector<EnvironmentVariable> environment() {
       {"VERBENA_LOCAL_DIR",
        "folder in which processes of this host meet that have a network of their own, to share memory all the same",
        "none", {}},
+      {"VERBENA_LOCAL_USERS",
+       "numbers of other users, commas between, with whom memory is shared, by two copies, where they name this one",
+       "none", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
   return all;
+}
+
+std::optional<std::vector<std::uint32_t>> parse_users(std::string_view text) {
+  std::vector<std::uint32_t> users;
+  for (const char* at = text.data(), *const end = at + text.size();; ++at) {
+    const auto [next, error] = std::from_chars(at, end, users.emplace_back());
+    if (error != std::errc() || (next != end && *next != ',')) return std::nullopt;
+    if (next == end) return users;
+    at = next;
+  }
 }
 
 Result<std::string> file_of_own(const std::string& name) {

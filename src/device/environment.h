@@ -2,9 +2,12 @@
 // What Device::open() takes from the environment.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "provider/provider.h"
 
@@ -12,6 +15,9 @@ namespace verbena {
 
 // The value of one of environment(); none when it is not set, empty, or this process has more rights than its user.
 std::optional<std::string> environment_value(const char* name);
+
+// "0,1001"; nothing for what is no such list.
+std::optional<std::vector<std::uint32_t>> parse_users(std::string_view text);
 
 // With the process id and a number that no other device of this process gets before the extension:
 // "wire.pcapng" -> "wire-4711-1.pcapng". The file is there afterwards, made anew and empty, for this user alone.

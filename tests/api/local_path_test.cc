@@ -471,5 +471,19 @@ TEST(LocalPath, a_folder_to_meet_in_is_of_the_program_or_else_of_the_environment
   EXPECT_THAT(explained(must(Device::open())), ::testing::Not(HasSubstr("folder")));
 }
 
+TEST(LocalPath, other_users_are_of_the_program_or_else_of_the_environment) {
+  ASSERT_EQ(::setenv("VERBENA_LOCAL_USERS", "4242,17", 1), 0);
+  EXPECT_THAT(explained(must(Device::open())), HasSubstr("and by two copies of user 4242, 17"));
+  EXPECT_THAT(explained(must(Device::open(OpenOptions{.local_users = {{3}}}))), HasSubstr("by two copies of user 3;"));
+  EXPECT_THAT(explained(must(Device::open(OpenOptions{.local_users = {{}}}))),
+              ::testing::Not(HasSubstr("two copies of user")));
+  for (const char* list : {"alice", "1,", ",1", "1,,2", "-1", "1 2", "4294967296"}) {
+    ASSERT_EQ(::setenv("VERBENA_LOCAL_USERS", list, 1), 0);
+    expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_LOCAL_USERS is '", list, "numbers of users");
+  }
+  ::unsetenv("VERBENA_LOCAL_USERS");
+  EXPECT_THAT(explained(must(Device::open())), ::testing::Not(HasSubstr("two copies of user")));
+}
+
 }  // namespace
 }  // namespace verbena

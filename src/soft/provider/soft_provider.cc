@@ -140,6 +140,7 @@ class SoftProvider final : public provider::Provider {
     device_options.path = options.path.value_or(PathChoice::Auto);
     device_options.pull = options.pull.value_or(true);
     device_options.local_dir = options.local_dir.value_or("");
+    if (options.local_users) device_options.local_users = *options.local_users;
     device_options.service_thread = options.service_thread;
     device_options.nic.cm = connection_management();
     auto device = open_udp_device(device_options);

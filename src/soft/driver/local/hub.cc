@@ -210,12 +210,17 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     any = true;
     auto peer = PeerSocket::adopt(std::move(**socket));
     no_fork.unlock();
-    if (!peer || !is_this_user(peer->peer().uid)) continue;
+    if (!peer || !shares_with(peer->peer().uid)) continue;
     const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
     sockets_.at(id).met_in_folder = in_folder;
     read_hello(now, id);
   }
   return any;
+}
+
+bool Hub::shares_with(uid_t user) const {
+  if (is_this_user(user)) return true;
+  return is_one_user(user) && std::find(options_.users.begin(), options_.users.end(), user) != options_.users.end();
 }
 
 bool Hub::read_hello(Instant now, Id id) {
@@ -343,12 +348,13 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
     return Error{ErrorCode::NotFound, "nobody offers shared memory for that address " +
                                           (folder_ ? "in this network or in " + folder_->path() : "on this host")};
   PeerSocket& peer = (**reached).peer;
-  if (!is_this_user(peer.peer().uid))
-    return Error{ErrorCode::PermissionDenied, "the " + peer.name() + " is of another user"};
+  if (!shares_with(peer.peer().uid))
+    return Error{ErrorCode::PermissionDenied,
+                 "the " + peer.name() + " is of another user, whom local_users does not name"};
   if (is_scarce(peer.descriptor())) return Error{ErrorCode::ResourceExhausted, kScarce};
   auto segment = Segment::create(layout_of(options_.ring_capacity).bytes);
   if (!segment) return std::move(segment).error();
-  if (options_.pull)
+  if (options_.pull && is_this_user(peer.peer().uid))
     PullWords(segment->memory().data() + layout_of(options_.ring_capacity).opener_pull).offer(cookie_.at());
   const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
   if (!sent) return sent.error();
@@ -391,7 +397,7 @@ void Hub::attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_c
   --undecided_;
   ++attached_;
   LocalLink link = link_of(socket.segment.memory(), ring_capacity, opener);
-  if (options_.pull) {
+  if (options_.pull && is_this_user(socket.peer.peer().uid)) {
     meet_memory(socket, ring_capacity, opener);
     meet_regions(link.channel, socket, ring_capacity, opener);
   }
@@ -468,7 +474,10 @@ std::string Hub::explain_folder() const {
 }
 
 std::vector<std::string> Hub::explain() const {
-  std::vector<std::string> lines{"same host: shares memory with processes of this user; offers it as " +
+  std::string others;
+  for (const uid_t user : options_.users)
+    others += (others.empty() ? ", and by two copies of user " : ", ") + std::to_string(user);
+  std::vector<std::string> lines{"same host: shares memory with processes of this user" + others + "; offers it as " +
                                  MeetingPoint{options_.address, options_.ids.value}.name()};
   if (folder_) lines.push_back(explain_folder());
   std::map<std::uint32_t, const Entry*> in_order;

@@ -38,6 +38,8 @@ class Hub final : public Paths {
     IdSlot ids{};  // queue pair numbers are of it, which tells who of an address is asked; all offer alike
     bool required = false;  // queue pairs that find no memory to share get no path at all
     bool pull = true;  // one copy where it is possible: of large messages, and to and from regions that peers grant
+    // Of other users whose processes share memory with this one, by two copies. It refuses all others.
+    std::vector<uid_t> users{};
     Duration farewell{};  // after a hang-up what connection management says of it comes first, for that long
     std::uint32_t ring_capacity = kRingCapacity;
   };
@@ -136,6 +138,7 @@ class Hub final : public Paths {
   void judge_held(Instant now, Qpn qpn);
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
+  bool shares_with(uid_t user) const;
   void turn_away(int listener);
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);

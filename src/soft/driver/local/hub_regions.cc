@@ -60,8 +60,9 @@ void Hub::judge_want(Id id, const Want& want) {
   const auto found = entries_.find(want.to.qpn.value());
   // Of processes outside our PID namespace, which have no number here, the numbers of both queue pairs and the key
   // alone tell who asks.
-  const bool known = found != entries_.end() && want.to.gid == options_.address &&
-                     found->second.match.path() == Path::Local && found->second.peer == want.from &&
+  const bool known = is_this_user(socket.peer.peer().uid) && found != entries_.end() &&
+                     want.to.gid == options_.address && found->second.match.path() == Path::Local &&
+                     found->second.peer == want.from &&
                      sockets_.at(found->second.socket).peer.peer().pid == socket.peer.peer().pid;
   const auto grant = known ? nic_->grant(want.to.qpn, want.rkey) : std::nullopt;
   Lend lend;
@@ -163,6 +164,7 @@ bool Hub::use_loan(Socket& attached, Key wanted, Loan loan) {
 
 std::string Hub::copies_of(Id attached) const {
   const Socket& socket = sockets_.at(attached);
+  if (!is_this_user(socket.peer.peer().uid)) return "every message takes two copies, since it is of another user";
   if (!socket.memory) return "every message takes two copies, as was asked for";
   const std::size_t count = socket.regions->mapped.size();
   std::string text = socket.memory->explain() + "; " + std::to_string(count) +

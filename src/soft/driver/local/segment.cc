@@ -41,10 +41,11 @@ Result<Segment> Segment::create(std::uint64_t bytes) {
 }
 
 Result<Segment> Segment::accept(Descriptor descriptor, std::uint64_t bytes) {
+  // First: what else it might be could answer the others when it likes.
+  const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
+  if (seals < 0) return refused(bytes, "the descriptor is no memfd");
   struct stat about {};
   if (::fstat(descriptor.get(), &about) != 0) return Error::from_errno(errno, "fstat of " + of_bytes(bytes));
-  const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
-  if (!S_ISREG(about.st_mode) || seals < 0) return refused(bytes, "the descriptor is no memfd");
   if ((seals & kSeals) != kSeals) return refused(bytes, "it is not sealed, and could vanish while it is used");
   // Sealed: this size is final.
   if (bytes == 0 || about.st_size < 0 || static_cast<std::uint64_t>(about.st_size) != bytes)

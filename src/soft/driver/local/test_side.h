@@ -29,7 +29,7 @@ inline Gid address(std::uint8_t number) {
 // A device with one queue pair, without a network.
 struct Side {
   explicit Side(std::uint8_t number, bool required = false, IdSlot ids = {}, Duration farewell = {},
-                const std::string& folder = {})
+                const std::string& folder = {}, std::vector<uid_t> users = {})
       : random(number + ids.value), nic(config(number, ids), random) {
     std::optional<MeetingFolder> meets;
     if (!folder.empty()) {
@@ -37,8 +37,12 @@ struct Side {
       EXPECT_TRUE(there) << there.error().to_string();
       if (there) meets.emplace(std::move(*there));
     }
-    auto opened = Hub::open(
-        {.address = nic.config().address, .ids = ids, .required = required, .farewell = farewell}, std::move(meets));
+    auto opened = Hub::open({.address = nic.config().address,
+                             .ids = ids,
+                             .required = required,
+                             .users = std::move(users),
+                             .farewell = farewell},
+                            std::move(meets));
     EXPECT_TRUE(opened) << opened.error().to_string();
     hub = std::move(*opened);
     hub->serve(nic);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/this_user.h"
 #include "soft/driver/udp/crypto_random.h"
 #include "soft/driver/udp/shared_address.h"
 #include "soft/driver/udp/sockets.h"
@@ -156,6 +157,11 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
     device.path_reason = "packets are captured; path=local takes shared memory all the same";
     return {};
   }
+  for (const std::uint32_t user : options.local_users)
+    if (!is_one_user(user))
+      return Error{ErrorCode::InvalidArgument,
+                   "local_users (VERBENA_LOCAL_USERS) " + std::to_string(user) +
+                       ": the number stands for every user that this container does not know"};
   std::optional<local::MeetingFolder> folder;
   if (!options.local_dir.empty()) {
     auto opened = local::MeetingFolder::open(options.local_dir);
@@ -164,7 +170,7 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
   }
   auto hub = local::Hub::open(
       {.address = address, .ids = ids, .required = options.path == PathChoice::Local, .pull = options.pull,
-       .farewell = kFarewell},
+       .users = {options.local_users.begin(), options.local_users.end()}, .farewell = kFarewell},
       std::move(folder));
   if (hub) {
     device.hub = std::move(*hub);

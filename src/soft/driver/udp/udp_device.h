@@ -19,6 +19,7 @@ struct UdpDeviceOptions {
   PathChoice path = PathChoice::Auto;
   bool pull = true;       // see OpenOptions
   std::string local_dir;  // likewise; empty: none
+  std::vector<std::uint32_t> local_users;  // likewise
   bool service_thread = true;
   NicConfig nic;  // address, path MTU and source ports are filled in
 };

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hubs of two users on one host: those who name each other share memory, by two copies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "soft/driver/local/test_side.h"
+#include "soft/driver/test_other_user.h"
+
+namespace verbena::soft::local {
+namespace {
+
+using ::testing::HasSubstr;
+using verbena::local::Endpoint;
+using verbena::local::Want;
+
+// Queue pair numbers are of a seed.
+const Endpoint& foreign_endpoint() {
+  static const Endpoint endpoint = Side(2).endpoint();
+  return endpoint;
+}
+
+// What side 2, of another user, says that connects and writes 100 times 7.
+std::string connect_and_write(const Side& keeper, const std::vector<uid_t>& users) {
+  Side side(2, false, {}, {}, {}, users);
+  const auto turn_until = [&](const std::function<bool()>& done) {
+    for (int i = 0; i < 100'000 && !done(); ++i) {
+      side.turn();
+      ::usleep(100);
+    }
+  };
+  side.connect(keeper.endpoint());
+  turn_until([&] { return side.on_rings() || side.on_packets(); });
+  const std::string path = side.explained();
+  if (!side.on_rings()) return path;
+  std::memset(side.memory.data(), 7, 100);
+  side.write(1, keeper, 100);
+  std::vector<Completion> done;
+  turn_until([&] { return !(done = side.completions()).empty(); });
+  return path + (!done.empty() && done[0].status == CompletionStatus::Success ? "written" : "not written");
+}
+
+// One turn of a keeper, which connects to side 2 once it is there: before, packets would have to go.
+void turn(Side& keeper, bool& entered) {
+  if (const auto there = reach({foreign_endpoint().gid, 0}); !entered && there && *there) {
+    entered = true;
+    keeper.connect(foreign_endpoint());
+  }
+  keeper.turn();
+}
+
+TEST(HubOfAnotherUser, shares_memory_by_two_copies_where_each_names_the_other) {
+  const uid_t own = ::geteuid();
+  Side keeper(1, false, {}, {}, {}, {kOtherUser});
+  std::string explained;
+  static_cast<void>(foreign_endpoint());
+  bool entered = false;
+  const auto said = said_by_another_user([&] { return connect_and_write(keeper, {own}); },
+                                         [&] {
+                                           turn(keeper, entered);
+                                           if (keeper.on_rings()) explained = keeper.explained();
+                                         });
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_THAT(*said, HasSubstr(": shared memory with local peer (process " + std::to_string(::getpid())));
+  EXPECT_THAT(*said, HasSubstr("every message takes two copies, since it is of another user"));
+  EXPECT_THAT(*said, HasSubstr("written"));
+  EXPECT_THAT(explained, HasSubstr(", user " + std::to_string(kOtherUser)));
+  EXPECT_THAT(explained, HasSubstr("every message takes two copies, since it is of another user"));
+  EXPECT_EQ(keeper.memory[99], std::byte{7});
+}
+
+TEST(HubOfAnotherUser, goes_by_packets_where_one_alone_names_the_other) {
+  const uid_t own = ::geteuid();
+  for (const bool keeper_names : {false, true}) {
+    Side keeper(1, false, {}, {}, {}, {keeper_names ? kOtherUser : kOtherUser + 1});
+    static_cast<void>(foreign_endpoint());
+    bool entered = false;
+    const auto said = said_by_another_user([&] { return connect_and_write(keeper, {keeper_names ? own + 1 : own}); },
+                                           [&] { turn(keeper, entered); });
+    if (!said) GTEST_SKIP() << kNoOtherUser;
+    EXPECT_THAT(*said, HasSubstr(": RoCE, because "));
+    if (keeper_names) {
+      EXPECT_THAT(*said, HasSubstr("is of another user, whom local_users does not name"));
+    }
+    EXPECT_FALSE(keeper.on_rings());
+  }
+}
+
+TEST(HubOfAnotherUser, is_lent_no_region_whatever_it_knows) {
+  Side keeper(1, false, {}, {}, {}, {kOtherUser}), near(4);
+  keeper.connect(near.endpoint());
+  near.connect(keeper.endpoint());
+  keeper.turn();
+  ASSERT_TRUE(keeper.on_rings());
+  const Want want{near.endpoint(), keeper.endpoint(), keeper.region.rkey};
+  const auto said = said_by_another_user(
+      [&] {
+        auto reached = reach({want.to.gid, 0});
+        if (!reached || !*reached || !(**reached).send(want)) return std::string("not asked");
+        pollfd answer{(**reached).descriptor(), POLLIN, 0};
+        ::poll(&answer, 1, 60'000);
+        auto loan = (**reached).try_receive_loan();
+        if (!loan || !*loan) return std::string("no answer");
+        return std::string((**loan).lend.access == Access::None && !(**loan).file ? "refused" : "lent");
+      },
+      [&] { keeper.turn(); });
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(*said, "refused");
+}
+
+}  // namespace
+}  // namespace verbena::soft::local

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of two users on one host, each at an address of its own.
+#include <cstring>
+#include <optional>
+
+#include "base/sanitizer.h"
+#include "soft/driver/test_other_user.h"
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::must;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBytes = 1'000'000;
+
+std::string explained(const Connection& connection) {
+  std::string text;
+  for (const std::string& line : connection.explain()) text += line + "\n";
+  return text;
+}
+
+// What another user's program says that connected, wrote, and read again what it wrote.
+std::string write_and_read(const std::string& server, uid_t user_that_serves, std::size_t bytes) {
+  Device device = must(Device::open({.path = PathChoice::Local, .local_users = {{user_that_serves}}}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  auto connection = Connection::connect(engine, server);
+  if (!connection) return connection.error().to_string();
+  MemoryRegion out = must(device.allocate_memory(bytes)), in = must(device.allocate_memory(bytes));
+  test::fill(out, 7);
+  const RemoteMemory there = must(RemoteMemory::from_bytes(connection->private_data()));
+  if (const auto written = connection->write(out.local(), there).wait(); !written)
+    return written.error().to_string();
+  if (const auto read = connection->read(in.local(), there).wait(); !read) return read.error().to_string();
+  return std::string(test::same(out, in) ? "well; " : "other bytes; ") + explained(*connection);
+}
+
+TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
+  if constexpr (kSanitized) GTEST_SKIP() << "a process with threads is forked";
+  auto opened = Device::open({.path = PathChoice::Local, .local_users = {{soft::kOtherUser}}});
+  if (!opened && opened.error().code() == ErrorCode::InvalidArgument) GTEST_SKIP() << soft::kNoOtherUser;
+  Device device = must(std::move(opened));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  Listener listener = must(Listener::create(engine));
+  std::optional<Connection> far;
+  listener.on_request([&] {
+    auto request = listener.poll_request();
+    if (request) far.emplace(must(request->accept({}, memory.remote().to_bytes())));
+  });
+  std::string words;
+  const auto said = soft::said_by_another_user(
+      [&, where = listener.address().to_string(), own = ::geteuid()] { return write_and_read(where, own, kBytes); },
+      [&] {
+        engine.run_once();
+        if (far && far->phase() == ConnectionPhase::Established) words = explained(*far);
+      });
+  if (!said) GTEST_SKIP() << soft::kNoOtherUser;
+  EXPECT_THAT(*said, HasSubstr("well; "));
+  EXPECT_THAT(*said, HasSubstr("shared memory with local peer (process " + std::to_string(::getpid())));
+  EXPECT_THAT(*said, HasSubstr("two copies, since it is of another user"));
+  EXPECT_THAT(words, HasSubstr("two copies, since it is of another user"));
+}
+
+}  // namespace
+}  // namespace verbena
