@@ -84,7 +84,7 @@ class Search {
   // Of messages of one size: all of them, or none.
   void try_inline() {
     MessageTest test = best_test();
-    if (!goes_inline(test.kind) || test.size > kMostInline) return;
+    if (!goes_inline(test.kind) || test.size > std::min(kMostInline, settings_.most_inline)) return;
     test.inline_bytes = test.size <= test.inline_bytes ? 0 : std::bit_ceil(test.size);
     consider(test);
   }

@@ -18,6 +18,7 @@ struct TuneSettings {
   std::uint32_t size = 64;  // bytes
   std::uint32_t senders = 1;
   bool sleeping = false;  // the receiver sleeps until a message comes
+  std::uint32_t most_inline = 1024;  // bytes the sender's device takes in a request
   PathChoice path = PathChoice::Auto;
 };
 

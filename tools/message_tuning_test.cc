@@ -179,6 +179,10 @@ TEST(MessageTuning, says_whether_messages_go_in_the_request) {
   EXPECT_EQ(settings_text(tuned(300, true)), "window 64, inline up to 512 bytes");
   EXPECT_EQ(settings_text(tuned(300, false)), "window 64");
   EXPECT_EQ(settings_text(tuned(4096, true)), "window 64") << "no device copies faster than we do";
+  Machine machine{[](const MessageTest&) -> Result<double> { return 1e5; }};
+  ASSERT_TRUE(machine.tuned({.goal = MessageMeasure::Latency, .size = 300, .most_inline = 256}));
+  for (const MessageTest& test : machine.measured)
+    EXPECT_EQ(test.inline_bytes, MessageTest{}.inline_bytes) << "the device takes none of it";
   EXPECT_NE(options_code(tuned(64, false)).find(".inline_bytes = 0}"), std::string::npos);
 }
 

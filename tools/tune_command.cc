@@ -139,6 +139,8 @@ int run_tune(TuneFlags& flags) {
   const auto session = open_message_session(kCommand, flags.client, flags.settings.sleeping,
                                             [&] { return signals.requested(); }, status);
   if (!session) return status;
+  if (session->devices().count() != 0)
+    flags.settings.most_inline = session->devices().at(0).info().max_inline_bytes;
   const auto outcome = [&] {
     TestCounter counter(0);
     const TuneRun run = [&](const MessageTest& test) {

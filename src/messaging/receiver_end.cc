@@ -124,13 +124,10 @@ Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Off
   if (auto ok = check_offer(theirs, *settled); !ok) return ok;
   peer.name_ = peer.connection_->peer().to_string();
   if (auto ok = start(peer, theirs, *settled); !ok) return ok;
+  // From here on it is one of them, though it may have ended: what it said before is handed out first.
   peer.started_ = true;
-  for (const Completion& completion : std::exchange(peer.early_, {})) handle(peer, completion);
-  if (peer.cut_off_) {
-    peer.started_ = false;
-    return peer.error_ ? *peer.error_ : Error(ErrorCode::Disconnected, "the sender closed");
-  }
   ++taken_peers_;
+  for (const Completion& completion : std::exchange(peer.early_, {})) handle(peer, completion);
   return {};
 }
 

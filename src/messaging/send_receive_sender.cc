@@ -77,7 +77,7 @@ bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t
   const auto address = reinterpret_cast<std::uintptr_t>(message.data);
   if (message.lent) {
     piece = {address, message.size, message.lkey};
-  } else if (message.size <= inline_bytes_) {
+  } else if (inline_bytes_ != 0 && message.size <= inline_bytes_) {
     piece = {address, message.size, {}};
     request.flags = SendFlags::Signaled | SendFlags::Inline;
     ++counters_.inlined;

@@ -13,10 +13,14 @@ struct SharedReceiveReceiver::Peer final : ReceiverPeer {
   Peer(SharedReceiveReceiver& its_end, PeerId its_id) : ReceiverPeer(its_end, its_id), pool_end(its_end) {}
   ~Peer() override {
     pool_end.by_qpn_.erase(qpn);
+    for (const std::uint32_t slot : early)
+      if (!pool_end.ending_) pool_end.receives_[slot].submit();
     pool_end.spare_ += window == 0 ? 0 : window - 1;
   }
 
   SharedReceiveReceiver& pool_end;
+  bool begun = false;
+  std::vector<std::uint32_t> early;  // what came before
   std::uint32_t qpn = 0;
   std::uint32_t window = 0;   // receives promised to it, or holding messages of it; one of them is its own
   std::uint32_t most = 0;     // that its window may grow to
@@ -103,14 +107,17 @@ void SharedReceiveReceiver::offer(ReceiverPeer& base, Offer& ours, const Offer* 
 }
 
 Result<void> SharedReceiveReceiver::start(ReceiverPeer& base, const Offer&, const Settled& settled) {
-  static_cast<Peer&>(base).most = settled.depth;
+  auto& peer = static_cast<Peer&>(base);
+  peer.most = settled.depth;
+  peer.begun = true;
+  for (const std::uint32_t slot : std::exchange(peer.early, {})) handle_arrival(peer, slot);
   return {};
 }
 
 void SharedReceiveReceiver::handle_cut_off(ReceiverPeer& base) {
   auto& peer = static_cast<Peer&>(base);
   by_qpn_.erase(peer.qpn);
-  const std::uint32_t kept = std::max(peer.held, 1u);
+  const std::uint32_t kept = std::max(peer.held + static_cast<std::uint32_t>(peer.early.size()), 1u);
   if (peer.window <= kept) return;
   spare_ += peer.window - kept;
   peer.window = kept;
@@ -129,6 +136,13 @@ void SharedReceiveReceiver::handle_done(std::uint32_t slot) {
   const auto found = outcome ? by_qpn_.find(outcome->qpn.value()) : by_qpn_.end();
   if (found == by_qpn_.end()) return receive.submit();  // its sender is gone, or took it and went
   Peer& peer = *found->second;
+  if (!peer.begun) return peer.early.push_back(slot);
+  handle_arrival(peer, slot);
+}
+
+void SharedReceiveReceiver::handle_arrival(Peer& peer, std::uint32_t slot) {
+  Operation& receive = receives_[slot];
+  const auto outcome = receive.result();
   if (outcome->immediate) {
     std::array<std::byte, 4> immediate{};
     store_be32(immediate.data(), *outcome->immediate);

@@ -66,5 +66,41 @@ TEST_P(EarlyMessages, are_kept_until_their_receiver_is_connected) {
   other.join();
 }
 
+// What it said is handed out, and its end told, though the connection was over before the call was.
+TEST_P(EarlyMessages, of_one_that_leaves_at_once_are_handed_out_and_its_end_is_told) {
+  const Way way = GetParam();
+  const bool stays = way.kind.protocol == messaging::Protocol::DirectRead ||
+                     way.kind.protocol == messaging::Protocol::DirectWrite ||
+                     way.kind.protocol == messaging::Protocol::BufferedRead;
+  if (stays) GTEST_SKIP() << "its messages come when the receiver has begun";
+  std::promise<std::string> address;
+  std::thread other([&] {
+    Device device = must(Device::open(OpenOptions{.path = way.path}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine));
+    address.set_value(listener.address().to_string());
+    Sender sender = must(Sender::accept(engine, must(listener.wait_request(kPatience)), options_of(way)));
+    must(sender.send(text_of_message(0, 0, 100), kPatience));
+    EXPECT_TRUE(engine.run_until([&] { return sender.freed() == 1; }, kPatience));
+  });
+  const std::string there = address.get_future().get();
+  Device device = must(open_standard(
+      way.path, {.promises = true, .keeps = true, .looks_away = Duration::milliseconds(100)}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Receiver receiver = must(Receiver::create(engine, options_of(way)));
+  std::string how;
+  receiver.on_peer_end([&](auto, const Result<void>& end) { how = end ? "well" : end.error().to_string(); });
+  must(receiver.connect(there));
+  {
+    const auto message = receiver.receive(kPatience);
+    EXPECT_TRUE(message && is_message(*message, 0, 100));
+  }
+  EXPECT_FALSE(receiver.receive(kPatience));
+  // As one that left without closing; or a word of the receiver's was on its way, and found nobody.
+  EXPECT_THAT(how, ::testing::AnyOf(::testing::HasSubstr("left without closing"),
+                                    ::testing::HasSubstr("transport retry counter exceeded")));
+  other.join();
+}
+
 }  // namespace
 }  // namespace verbena

@@ -68,11 +68,10 @@ struct OpenOptions {
   // PathChoice::Roce it is not looked at. Nothing: what VERBENA_LOCAL_DIR says, or none; empty: none.
   std::optional<std::string> local_dir{};
   // Other users, by number, whose processes on this host share memory with this device's where both name each other:
-  // that of their connections and no other, by two copies, with the rules of packets. Who is named is trusted in two
-  // things: to speak for no address that is another's, which anybody can claim who comes first, and to send no
-  // descriptor that takes for ever to close. With PathChoice::Roce it is not looked at. open() fails with
-  // InvalidArgument for a number that stands for many. Nothing: what VERBENA_LOCAL_USERS says (numbers, commas
-  // between), or none.
+  // that of their connections and no other, by two copies, with the rules of packets. Who is named is trusted to speak
+  // for no address that is another's, which anybody can claim who comes first. Not by way of local_dir. With
+  // PathChoice::Roce it is not looked at. open() fails with InvalidArgument for a number that stands for many. Nothing:
+  // what VERBENA_LOCAL_USERS says (numbers, commas between), or none.
   std::optional<std::vector<std::uint32_t>> local_users{};
   bool service_thread = true;              // lets peers read and write while this process computes or sleeps
 };

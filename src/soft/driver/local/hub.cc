@@ -211,6 +211,10 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     auto peer = PeerSocket::adopt(std::move(**socket));
     no_fork.unlock();
     if (!peer || !shares_with(peer->peer().uid)) continue;
+    if (!is_this_user(peer->peer().uid)) {
+      if (is_scarce(peer->descriptor())) continue;
+      make_room_for_another_user();
+    }
     const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
     sockets_.at(id).met_in_folder = in_folder;
     read_hello(now, id);
@@ -220,7 +224,15 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
 
 bool Hub::shares_with(uid_t user) const {
   if (is_this_user(user)) return true;
-  return is_one_user(user) && std::find(options_.users.begin(), options_.users.end(), user) != options_.users.end();
+  return std::find(options_.users.begin(), options_.users.end(), user) != options_.users.end() && is_one_user(user);
+}
+
+// Their oldest goes, and never one of this user.
+void Hub::make_room_for_another_user() {
+  std::vector<Id> others;
+  for (const Id id : waiting_)
+    if (!is_this_user(sockets_.at(id).peer.peer().uid)) others.push_back(id);
+  if (others.size() >= kMostOfOtherUsers) drop(others.front());
 }
 
 bool Hub::read_hello(Instant now, Id id) {
@@ -476,7 +488,7 @@ std::string Hub::explain_folder() const {
 std::vector<std::string> Hub::explain() const {
   std::string others;
   for (const uid_t user : options_.users)
-    others += (others.empty() ? ", and by two copies of user " : ", ") + std::to_string(user);
+    if (!is_this_user(user)) others += (others.empty() ? ", and by two copies of user " : ", ") + std::to_string(user);
   std::vector<std::string> lines{"same host: shares memory with processes of this user" + others + "; offers it as " +
                                  MeetingPoint{options_.address, options_.ids.value}.name()};
   if (folder_) lines.push_back(explain_folder());

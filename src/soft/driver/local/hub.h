@@ -32,6 +32,7 @@ class Hub final : public Paths {
  public:
   static constexpr std::uint32_t kRingCapacity = 32 * 1024;
   static constexpr std::size_t kMostWaiting = 1024;
+  static constexpr std::size_t kMostOfOtherUsers = 64;  // of these
 
   struct Options {
     Gid address;
@@ -139,6 +140,7 @@ class Hub final : public Paths {
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
   bool shares_with(uid_t user) const;
+  void make_room_for_another_user();
   void turn_away(int listener);
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
