@@ -336,7 +336,7 @@ TEST(FetchModel, every_message_comes_once_whole_and_in_order) {
   std::uint64_t refusals = 0, wraps = 0, at_once = 0;
   for (const bool doubled : {false, true})
     for (const std::uint32_t before : {0u, 2u, 4u}) {
-      if (kSanitized && before == 2) continue;
+      if (kSanitized && before != 2) continue;  // of one thread: it has seen this code after a part of it
       const Outcome outcome = explore({.doubled = doubled, .before = before, .payload_words = kMixed});
       EXPECT_EQ(outcome.violation, "") << doubled << before;
       EXPECT_GT(outcome.ends, 0u);
@@ -351,6 +351,7 @@ TEST(FetchModel, every_message_comes_once_whole_and_in_order) {
 
 TEST(FetchModel, a_sender_that_dies_anywhere_leaves_whole_messages_and_all_that_were_fetched) {
   for (const bool doubled : {false, true}) {
+    if (kSanitized && doubled) continue;
     const Outcome outcome = explore({.doubled = doubled, .crash = true, .before = 4, .payload_words = kMixed});
     EXPECT_EQ(outcome.violation, "") << doubled;
     EXPECT_GT(outcome.ends, 1000u) << "deaths at few places";
@@ -359,6 +360,7 @@ TEST(FetchModel, a_sender_that_dies_anywhere_leaves_whole_messages_and_all_that_
 
 TEST(FetchModel, the_longest_messages_never_wait_for_ever) {
   for (const bool doubled : {false, true}) {
+    if (kSanitized && doubled) continue;
     const Geometry geometry{.capacity = kCapacity, .commit = Commit::Offset, .doubled = doubled, .unit = kUnit};
     const std::uint32_t most = geometry.max_payload_bytes() / 8;
     EXPECT_EQ(explore({.doubled = doubled, .payload_words = {1, most, most, 0, most}}).violation, "") << doubled;
