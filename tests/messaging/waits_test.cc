@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = Duration::seconds(20);
+constexpr Duration kPatience = Duration::seconds(60);
 
 class Waits : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Waits, ::testing::ValuesIn(every_way()),
