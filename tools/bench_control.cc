@@ -23,9 +23,10 @@ Result<void> BenchControl::send(const nlohmann::json& message) {
   for (std::size_t i = 0; i < 4; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xff);
   auto written = link_.write(text);
   if (written || written.error().code() != ErrorCode::ConnectionLost) return written;
-  // Who leaves says why before.
+  // Who leaves says why before, behind whatever else it said.
   auto told = receive();
-  return !told && told.error().code() == ErrorCode::Rejected ? std::move(told).error() : std::move(written).error();
+  while (told) told = receive();
+  return told.error().code() == ErrorCode::Rejected ? std::move(told).error() : std::move(written).error();
 }
 
 Result<nlohmann::json> BenchControl::receive() {

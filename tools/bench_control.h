@@ -17,6 +17,7 @@ class BenchControl {
   BenchControl(TcpLink link, StopQuestion stopped, Duration patience)
       : link_(std::move(link)), stopped_(std::move(stopped)), patience_(patience) {}
 
+  // Errors: ConnectionLost (the other end has gone), Rejected (and told why before), IoError.
   Result<void> send(const nlohmann::json& message);
   // Something is there to receive(), if only the end.
   bool ready(Duration wait = {}) const { return link_.ready(wait); }
