@@ -10,11 +10,6 @@
 
 namespace verbena::messaging {
 
-namespace {
-
-
-}  // namespace
-
 struct SendReceiveSender::Batch {
   std::array<SendRequest, kBatch> requests;
   std::array<ScatterGather, kBatch> pieces;

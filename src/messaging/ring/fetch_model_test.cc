@@ -118,7 +118,7 @@ struct State {
 std::uint64_t ModelMemory::load(std::uint64_t offset) const { return g_state->image[offset / 8]; }
 std::uint64_t ModelMemory::load_tail() const { return g_state->whole; }
 
-class Explorer {
+class Explorer : StateSpace<State, Outcome> {
  public:
   explicit Explorer(const Scenario& scenario)
       : scenario_(scenario),
@@ -129,28 +129,10 @@ class Explorer {
     words_.assign(scenario_.before, 5);
     words_.insert(words_.end(), scenario_.payload_words.begin(), scenario_.payload_words.end());
     for (std::size_t i = 0; i < scenario_.before; ++i) come_and_go(first);
-    meet(first);
-    while (!open_.empty() && outcome_.violation.empty()) {
-      const State state = open_.back();
-      open_.pop_back();
-      if (!leave(state)) end(state);
-    }
-    return outcome_;
+    return walk(first, [this](const State& state) { return leave(state); }, [this](const State& state) { end(state); });
   }
 
  private:
-  void fail(const char* what) {
-    if (outcome_.violation.empty()) outcome_.violation = what;
-  }
-  bool meet(const State& state, std::size_t from = 0) {
-    const std::size_t key = state.key();
-    if (key == from) return false;
-    if (met_.insert(key).second) {
-      ++outcome_.states;
-      open_.push_back(state);
-    }
-    return true;
-  }
   // One message, with nothing beside it.
   void come_and_go(State& state) {
     begin(state), finish(state), publish(state);
@@ -321,10 +303,7 @@ class Explorer {
 
   const Scenario scenario_;
   const Geometry geometry_;
-  Outcome outcome_;
   std::vector<std::uint32_t> words_;
-  std::vector<State> open_;
-  std::unordered_set<std::size_t> met_;
 };
 
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }

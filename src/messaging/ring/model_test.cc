@@ -114,37 +114,17 @@ std::uint64_t ModelMemory::load(std::uint64_t offset) const {
 }
 std::uint64_t ModelMemory::load_tail() const { return g_loads->load(g_state->tail); }
 
-class Explorer {
+class Explorer : StateSpace<State, Outcome> {
  public:
   explicit Explorer(const Scenario& scenario) : scenario_(scenario) {}
 
   Outcome run() {
     State first(scenario_.geometry);
     if (!warm_up(first)) return outcome_;
-    meet(first);
-    while (!open_.empty() && outcome_.violation.empty()) {
-      const State state = open_.back();
-      open_.pop_back();
-      if (!leave(state)) end(state);
-    }
-    return outcome_;
+    return walk(first, [this](const State& state) { return leave(state); }, [this](const State& state) { end(state); });
   }
 
  private:
-  void fail(const char* what) {
-    if (outcome_.violation.empty()) outcome_.violation = what;
-  }
-  // True when it is another state than the one it came from.
-  bool meet(const State& state, std::size_t from = 0) {
-    const std::size_t key = state.key();
-    if (key == from) return false;
-    if (met_.insert(key).second) {
-      ++outcome_.states;
-      open_.push_back(state);
-    }
-    return true;
-  }
-
   // Laps full of payload that looks like words.
   bool warm_up(State& state) {
     const std::size_t messages = scenario_.before + scenario_.payload_words.size();
@@ -323,10 +303,7 @@ class Explorer {
   }
 
   const Scenario scenario_;
-  Outcome outcome_;
   std::vector<std::uint32_t> words_;
-  std::vector<State> open_;
-  std::unordered_set<std::size_t> met_;
 };
 
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }

@@ -122,7 +122,7 @@ std::uint64_t ModelMemory::load_cell(std::uint32_t sender, CellWord word) const 
 
 std::uint64_t payload_word(std::size_t sender, std::size_t message) { return 1 + sender * 16 + message; }
 
-class Explorer {
+class Explorer : StateSpace<State, Outcome> {
  public:
   explicit Explorer(const Scenario& scenario)
       : scenario_(scenario), geometry_{.capacity = kCapacity, .doubled = scenario.doubled, .unit = kUnit} {}
@@ -130,29 +130,10 @@ class Explorer {
   Outcome run() {
     State first(geometry_);
     for (std::uint32_t i = 0; i < kSenders; ++i) first.reader.add(i);
-    meet(first);
-    while (!open_.empty() && outcome_.violation.empty()) {
-      const State state = open_.back();
-      open_.pop_back();
-      if (!leave(state)) end(state);
-    }
-    return outcome_;
+    return walk(first, [this](const State& state) { return leave(state); }, [this](const State& state) { end(state); });
   }
 
  private:
-  void fail(const char* what) {
-    if (outcome_.violation.empty()) outcome_.violation = what;
-  }
-  bool meet(const State& state, std::size_t from = 0) {
-    const std::size_t key = state.key();
-    if (key == from) return false;
-    if (met_.insert(key).second) {
-      ++outcome_.states;
-      open_.push_back(state);
-    }
-    return true;
-  }
-
   bool leave(const State& state) {
     const std::size_t from = state.key();
     bool any = false;
@@ -350,9 +331,6 @@ class Explorer {
 
   const Scenario scenario_;
   const SharedGeometry geometry_;
-  Outcome outcome_;
-  std::vector<State> open_;
-  std::unordered_set<std::size_t> met_;
 };
 
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }

@@ -56,6 +56,42 @@ class Key {
   std::string text_;
 };
 
+// Every state that can be reached from a first one, each once. `Outcome` has a violation, and counts the states.
+template <class State, class Outcome>
+class StateSpace {
+ protected:
+  // `leave` meets all that may follow; where it is false nothing does, and `end` judges. Up to the first violation.
+  template <class Leave, class End>
+  Outcome walk(const State& first, Leave&& leave, End&& end) {
+    meet(first);
+    while (!open_.empty() && outcome_.violation.empty()) {
+      const State state = open_.back();
+      open_.pop_back();
+      if (!leave(state)) end(state);
+    }
+    return outcome_;
+  }
+  // True when it is another state than the one it came from.
+  bool meet(const State& state, std::size_t from = 0) {
+    const std::size_t key = state.key();
+    if (key == from) return false;
+    if (met_.insert(key).second) {
+      ++outcome_.states;
+      open_.push_back(state);
+    }
+    return true;
+  }
+  void fail(const char* what) {
+    if (outcome_.violation.empty()) outcome_.violation = what;
+  }
+
+  Outcome outcome_;
+
+ private:
+  std::vector<State> open_;
+  std::unordered_set<std::size_t> met_;
+};
+
 struct Inspect {
   static void digest(const Writer& writer, Key& key) {
     for (const std::uint64_t value :
