@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/message_devices.h"
+#include "tools/message_kinds.h"
 #include "tools/number_flags.h"
 #include "verbena/device/environment.h"
 
@@ -153,6 +154,8 @@ std::string check_message_flags(const MessageFlags& flags) {
   if (!flags.client()) return "";
   for (const MessageTest& test : message_tests(flags)) {
     if (auto sound = check_message_test(test); !sound) return sound.error().context();
+    if (flags.inline_size && !goes_inline(test.kind))
+      return "-I: messages of " + messaging::to_string(test.kind) + " do not go in the request";
     if (flags.events && !messaging::traits_of(test.kind).interrupts)
       return "-e: no message of " + messaging::to_string(test.kind) + " wakes who sleeps";
   }

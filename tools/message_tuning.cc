@@ -22,7 +22,7 @@ constexpr std::array<std::uint32_t, 4> kBatches{1, 4, 16, 64};
 constexpr std::array<std::uint64_t, 5> kRings{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 // Usual values, and what one test may register for messages in flight and move.
 constexpr std::uint32_t kUsualWindow = 64;
-constexpr std::uint32_t kMostInline = 1024;  // where a copy of the device's own costs as much as one of ours
+constexpr std::uint32_t kMostInline = 1024;  // longer ones are not tried
 constexpr std::uint64_t kUsualRing = 1 << 20, kMostInFlight = 256 << 20, kBytesOfTest = 256 << 20;
 constexpr std::uint64_t kRingMessages = 4, kHeaderBytes = 64;
 

@@ -178,7 +178,7 @@ TEST(MessageTuning, says_whether_messages_go_in_the_request) {
   EXPECT_EQ(settings_text(tuned(64, false)), "window 64, nothing inline");
   EXPECT_EQ(settings_text(tuned(300, true)), "window 64, inline up to 512 bytes");
   EXPECT_EQ(settings_text(tuned(300, false)), "window 64");
-  EXPECT_EQ(settings_text(tuned(4096, true)), "window 64") << "no device copies faster than we do";
+  EXPECT_EQ(settings_text(tuned(4096, true)), "window 64") << "so long ones are not tried";
   Machine machine{[](const MessageTest&) -> Result<double> { return 1e5; }};
   ASSERT_TRUE(machine.tuned({.goal = MessageMeasure::Latency, .size = 300, .most_inline = 256}));
   for (const MessageTest& test : machine.measured)

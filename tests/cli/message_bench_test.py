@@ -189,6 +189,7 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send-receive", "lat", "--here", "--batch", "2"), "no batch"),
              (("send-receive", "bw", "--here", "-s", "0"), "no bytes"),
              (("send-receive", "bw", "--here", "--threads", "2", "--pcap", "x"), "--pcap"),
+             (("buffered-write", "lat", "--here", "-I", "0"), "do not go in the request"),
              (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps"),
              (("-a", "-s", "8"), "one protocol"), (("-a", "host", "--senders", "2"), "one protocol"),
              (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
