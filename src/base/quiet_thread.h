@@ -15,7 +15,21 @@
 namespace verbena {
 
 // A thread on which no handler of the program runs for a signal sent to the process; only for what the thread itself
-// does wrong. In a forked child it is not: there is nothing to be joined.
+// does wrong. std::system_error: none can be made.
+template <class F>
+std::thread start_quiet_thread(F f) {
+  struct Masked {
+    sigset_t before;
+    ~Masked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  } masked;
+  sigset_t all;
+  ::sigfillset(&all);
+  for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP}) ::sigdelset(&all, own);
+  ::pthread_sigmask(SIG_SETMASK, &all, &masked.before);
+  return std::thread(std::move(f));
+}
+
+// One that is joined. In a forked child it is not: there is nothing to be joined.
 class QuietThread {
  public:
   QuietThread() = default;
@@ -27,13 +41,8 @@ class QuietThread {
 
   template <class F>
   void start(F f) {
-    sigset_t all, before;
-    ::sigfillset(&all);
-    for (const int own : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP}) ::sigdelset(&all, own);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     generation_ = holdings::generation();
-    thread_ = std::thread(std::move(f));
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_quiet_thread(std::move(f));
   }
   bool is_inherited() const { return thread_.joinable() && generation_ != holdings::generation(); }
   bool joinable() const { return thread_.joinable() && !is_inherited(); }

@@ -20,7 +20,7 @@ class OwnDescriptor {
   OwnDescriptor(OwnDescriptor&&) noexcept = default;
   OwnDescriptor& operator=(OwnDescriptor&&) noexcept = default;
   ~OwnDescriptor() {
-    if (fd_) holdings::close(fd_.release());
+    if (fd_ && !fd_.is_of_stranger()) holdings::close(fd_.release());
   }
 
   int get() const { return fd_.get(); }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -69,6 +70,12 @@ Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
   }
 }
 
+// True when one was there.
+bool show_out_one(int listener) {
+  auto one = accept_one(listener);
+  return one && *one && PeerSocket::adopt(std::move(**one)).has_value();
+}
+
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
@@ -98,6 +105,7 @@ Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::
 }
 
 Hub::~Hub() {
+  show_out_all();
   if (nic_ != nullptr) nic_->set_paths(nullptr);
 }
 
@@ -138,6 +146,7 @@ bool Hub::handle_events(Instant now, bool take_signals) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == kCaughtUp) meet_again();
       const bool asked = event.data.u64 == kListener || event.data.u64 == kFolderListener;
       if (asked ? accept_all(now) : handle(now, event.data.u64, event.events, take_signals)) any = true;
     }
@@ -189,12 +198,12 @@ void Hub::handle_hang_ups(Instant now) {
 // With the last descriptor taken: one who waits is turned away, who then goes by packets.
 void Hub::turn_away(int listener) {
   reserve_ = Descriptor();
-  static_cast<void>(accept_one(listener));
+  show_out_one(listener);
   reserve_ = spare_descriptor();
 }
 
 bool Hub::accept_all(Instant now) {
-  const bool any = accept_all(now, listener_.get(), false);
+  const bool any = !caught_up_ && accept_all(now, listener_.get(), false);
   const bool stands = folder_ && folder_->listener() >= 0;
   return (stands && accept_all(now, folder_->listener(), true)) || any;
 }
@@ -203,6 +212,10 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
   constexpr int kMost = 256;
   bool any = false;
   for (int i = 0; i < kMost; ++i) {
+    if (!in_folder && closing::is_behind()) {
+      meet_nobody_yet();
+      return any;
+    }
     auto no_fork = holdings::no_fork();
     auto socket = accept_one(listener);
     if (!socket) turn_away(listener);
@@ -220,6 +233,30 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     read_hello(now, id);
   }
   return any;
+}
+
+// Whoever comes waits outside.
+void Hub::meet_nobody_yet() {
+  caught_up_ = Descriptor(closing::caught_up());
+  if (!caught_up_) return;
+  epoll_event nothing{};
+  nothing.data.u64 = kListener;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &nothing);
+  watch(caught_up_.get(), kCaughtUp);
+}
+
+void Hub::meet_again() {
+  caught_up_ = Descriptor();
+  epoll_event again{};
+  again.events = EPOLLIN | EPOLLRDHUP;
+  again.data.u64 = kListener;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &again);
+}
+
+// The closing of the listener would close all who wait there, and wait for it.
+void Hub::show_out_all() {
+  ::shutdown(listener_.get(), SHUT_RDWR);
+  while (show_out_one(listener_.get())) continue;
 }
 
 bool Hub::shares_with(uid_t user) const {

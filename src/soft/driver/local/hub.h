@@ -78,6 +78,7 @@ class Hub final : public Paths {
   using Id = std::uint64_t;
   static constexpr Id kListener = 0;
   static constexpr Id kFolderListener = ~Id{0};
+  static constexpr Id kCaughtUp = kFolderListener - 1;
   static constexpr Id kNone = 0;
   static constexpr unsigned kQpnBits = 24;
 
@@ -134,6 +135,9 @@ class Hub final : public Paths {
   void drop(Id id);
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
+  void meet_nobody_yet();
+  void meet_again();
+  void show_out_all();
   bool handle(Instant now, Id id, std::uint32_t events, bool take_signals);
   bool read_hello(Instant now, Id id);
   void judge_held(Instant now, Qpn qpn);
@@ -170,7 +174,8 @@ class Hub final : public Paths {
   std::optional<MeetingFolder> folder_;
   std::string not_in_folder_;  // why it does not stand there
   const Descriptor epoll_;
-  Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
+  Descriptor reserve_;    // given up to turn a peer away when no descriptor is left
+  Descriptor caught_up_;  // while strangers come faster than they can be shown out: readable when no more
   Nic* nic_ = nullptr;
   std::optional<Qpn> entering_;  // its refusal is an error of enter()
   std::map<Id, Socket> sockets_;

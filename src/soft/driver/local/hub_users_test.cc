@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 
+#include "base/closing.h"
+#include "base/test_lingering.h"
 #include "soft/driver/local/test_side.h"
 #include "soft/driver/test_other_user.h"
 
@@ -12,6 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using verbena::local::Endpoint;
+using verbena::local::Lend;
 using verbena::local::Want;
 
 // Queue pair numbers are of a seed.
@@ -138,6 +142,75 @@ TEST(HubOfAnotherUser, is_lent_no_region) {
       said_by_another_user([&] { return ask_for_region(keeper, {own}); }, [&] { turn(keeper, entered); });
   if (!said) GTEST_SKIP() << kNoOtherUser;
   EXPECT_EQ(*said, "refused");
+}
+
+// Another process has come so far.
+class Signal {
+ public:
+  void give() { ASSERT_EQ(::eventfd_write(fd_.get(), 1), 0); }
+  bool is_given() const {
+    pollfd look{fd_.get(), POLLIN, 0};
+    return ::poll(&look, 1, 0) > 0;
+  }
+
+ private:
+  const Descriptor fd_{::eventfd(0, EFD_CLOEXEC)};
+};
+
+// A connection to which something is attached whose closing waits, `times`, and nobody else has it; then one without.
+// "shown out", if that is, by who looks once all have come.
+std::string knock_with_lingering(const Gid& gid, std::size_t times, Signal& all_came) {
+  std::vector<Lingering> lingering(times);
+  std::vector<PeerSocket> doors;
+  for (std::size_t i = 0; i <= times; ++i) {
+    auto reached = reach({gid, 0});
+    if (!reached || !*reached) return "not reached";
+    doors.push_back(std::move(**reached));
+    if (i == times) break;
+    static_cast<void>(doors.back().send(Lend{}, lingering[i].fd()));
+    ::close(lingering[i].fd());
+  }
+  all_came.give();
+  pollfd last{doors.back().descriptor(), POLLRDHUP, 0};
+  return ::poll(&last, 1, times < closing::kMost ? 60'000 : 1'000) > 0 ? "shown out" : "waits";
+}
+
+TEST(HubOfAnotherUser, is_shown_out_without_waiting_for_what_it_attached) {
+  Side keeper(1);
+  const Gid gid = keeper.endpoint().gid;
+  Signal all_came;
+  const auto said = said_by_another_user([&] { return knock_with_lingering(gid, 3, all_came); },
+                                         [&] {
+                                           if (all_came.is_given()) keeper.turn();
+                                         });
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(*said, "shown out");
+}
+
+// Turns go on, and those of this user are met when the other has gone.
+TEST(HubOfAnotherUser, waits_outside_while_others_are_shown_out) {
+  Side keeper(1), own(2);
+  const Gid gid = keeper.endpoint().gid;
+  Signal all_came;
+  bool was_behind = false;
+  const auto said = said_by_another_user([&] { return knock_with_lingering(gid, closing::kMost + 8, all_came); },
+                                         [&] {
+                                           if (!all_came.is_given()) return;
+                                           keeper.turn();
+                                           was_behind = was_behind || closing::is_behind();
+                                         });
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(*said, "waits");
+  EXPECT_TRUE(was_behind);
+  own.connect(keeper.endpoint());
+  keeper.connect(own.endpoint());
+  for (int i = 0; i < 60'000 && !(own.on_rings() && keeper.on_rings()); ++i) {
+    own.turn();
+    keeper.turn();
+    ::usleep(1'000);
+  }
+  EXPECT_TRUE(own.on_rings());
+  EXPECT_TRUE(keeper.on_rings());
 }
 
 }  // namespace

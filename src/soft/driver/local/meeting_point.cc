@@ -73,7 +73,7 @@ Result<OwnDescriptor> offer_at(const std::string& name, const std::string& shown
 
 Result<std::optional<Descriptor>> accept_one(int listener) {
   const int socket = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (socket >= 0) return std::optional<Descriptor>(Descriptor(socket));
+  if (socket >= 0) return std::optional<Descriptor>(Descriptor::of_stranger(socket));
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
     return Error{ErrorCode::ResourceExhausted, "accept of a local peer", errno, ErrorDomain::Errno};
   return std::optional<Descriptor>();

@@ -24,7 +24,8 @@ struct MeetingPoint {
 
 // A listening socket of that name. It accepts without waiting. Errors: AddressInUse, those of the system.
 Result<OwnDescriptor> offer(const MeetingPoint& point);
-// The next connection; nothing when none waits. Errors: ResourceExhausted (no descriptor left; it goes on waiting).
+// The next connection, perhaps a stranger's; nothing when none waits. Errors: ResourceExhausted (no descriptor left;
+// it goes on waiting).
 Result<std::optional<Descriptor>> accept_one(int listener);
 // A connection to whoever offers there, made at once. Nothing: nobody does. Errors: ResourceExhausted (too many wait
 // there, or no descriptor left), those of the system.

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/this_user.h"
+
 namespace verbena::soft::local {
 
 namespace {
@@ -28,7 +30,7 @@ bool get_option(int socket, int option, T& value) {
   return ::getsockopt(socket, SOL_SOCKET, option, &value, &size) == 0 && size == sizeof value;
 }
 
-std::vector<Descriptor> descriptors_of(msghdr& message) {
+std::vector<Descriptor> descriptors_of(msghdr& message, bool from_stranger) {
   std::vector<Descriptor> found;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -36,7 +38,7 @@ std::vector<Descriptor> descriptors_of(msghdr& message) {
     for (std::size_t i = 0; i < count; ++i) {
       int descriptor;
       std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof descriptor, sizeof descriptor);
-      found.emplace_back(descriptor);
+      found.push_back(from_stranger ? Descriptor::of_stranger(descriptor) : Descriptor(descriptor));
     }
   }
   return found;
@@ -56,6 +58,8 @@ Result<PeerSocket> PeerSocket::adopt(Descriptor socket) {
   if (who.uid == static_cast<uid_t>(-1))
     return Error{ErrorCode::InvalidArgument,
                  "descriptor " + std::to_string(socket.get()) + " is a Unix socket that is not connected"};
+  const int fd = socket.release();
+  socket = is_this_user(who.uid) ? Descriptor(fd) : Descriptor::of_stranger(fd);
   return PeerSocket(OwnDescriptor(std::move(socket)), {who.pid, who.uid, who.gid});
 }
 
@@ -102,7 +106,7 @@ Result<PeerSocket::Message> PeerSocket::receive(std::span<std::byte> room) {
       return Error{ErrorCode::ConnectionLost, "the " + name() + " is gone", errno, ErrorDomain::Errno};
     return Error::from_errno(errno, "message from a " + name());
   }
-  Message got{room.first(static_cast<std::size_t>(length)), descriptors_of(message)};
+  Message got{room.first(static_cast<std::size_t>(length)), descriptors_of(message, !is_this_user(peer_.uid))};
   if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
   // There was room for all that can come at once.
   if ((message.msg_flags & MSG_CTRUNC) != 0)

@@ -172,8 +172,10 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std:
 }
 
 Result<std::optional<Descriptor>> meet(int meeting_place) {
-  Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(std::move(guest));
+  if (closing::is_behind())
+    return Error(ErrorCode::ResourceExhausted, "other users come faster than they can be shown out");
+  Descriptor guest = Descriptor::of_stranger(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(Descriptor(guest.release()));
   if (!guest && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     return Error::from_errno(errno, "let a process share the address");
   return std::optional<Descriptor>{};
