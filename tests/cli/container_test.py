@@ -192,6 +192,29 @@ def loopback_stays_out_of_it(setting):
         del os.environ["VERBENA_LOCAL_DIR"]
 
 
+READ_ONLY = "mount -t tmpfs -o ro,mode=0 none /dev/shm"
+# What is left of /dev is what any program may expect of it.
+ABSENT = """kept=$(mktemp -d) && mount -t tmpfs none $kept && for name in null zero urandom; do
+  touch $kept/$name && mount --bind /dev/$name $kept/$name || exit 1; done && mount --rbind $kept /dev &&
+  test ! -e /dev/shm"""
+
+
+def dev_shm_is_not_needed(setting):
+    for name, script in (("read-only", READ_ONLY), ("absent", ABSENT)):
+        inside = ["unshare", "-U", "-r", "-m", "--", "sh", "-c", f'{{ {script}; }} && exec "$@"', "sh"]
+        done = subprocess.run([*inside, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            raise Skip(f"no /dev/shm that is {name}: " + done.stdout.decode().strip())
+        server = Server(setting, "ping", "-s", prefix=inside)
+        for kind in ("send", "write", "read"):
+            ping = setting.start("ping", server.address, "-c", "3", "-i", "0.01", "--path", "local", "--op", kind,
+                                 "--json", prefix=inside, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            output, errors = ping.communicate(timeout=PATIENCE)
+            check(ping.returncode == 0 and json.loads(output)["done"] == 3, f"{name}: {output}{errors}")
+        server.stop()
+
+
 if __name__ == "__main__":
     main(files_and_pings_go_through_memory, without_the_folder_packets_go, who_was_killed_is_replaced,
-         a_folder_that_vanishes_costs_memory_alone, what_is_no_folder_is_refused, loopback_stays_out_of_it)
+         a_folder_that_vanishes_costs_memory_alone, what_is_no_folder_is_refused, loopback_stays_out_of_it,
+         dev_shm_is_not_needed)
