@@ -28,7 +28,8 @@ foreach(kind IN ITEMS shared static)
 endforeach()
 # Shows the public names alone, and refuses to leave one undefined.
 configure_file(${CMAKE_SOURCE_DIR}/cmake/verbena.map.in ${made}/verbena.map @ONLY)
-target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map -Wl,--no-undefined)
+target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map -Wl,--no-undefined
+  -Wl,-z,nodelete)  # a fork and a thread of ours find it where it was
 set_target_properties(verbena_shared PROPERTIES LINK_DEPENDS ${made}/verbena.map)
 
 # ---- Files. Components: library (what programs need to run), dev (to be built), utils (the tools).

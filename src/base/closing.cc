@@ -2,11 +2,12 @@
 #include "base/closing.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -19,26 +20,24 @@ namespace verbena::closing {
 namespace {
 
 struct State {
-  std::mutex mutex;
-  std::deque<int> waiting;  // and the one that is being closed, in front
-  std::vector<int> to_tell;  // ends of pipes, to be closed once fewer wait
+  std::uint64_t generation;
+  State* inherited;  // that of the process this one was forked from: its thread is not here, its mutex may be held
+  std::mutex mutex{};
+  std::deque<int> waiting{};   // and the one that is being closed, in front
+  std::vector<int> to_tell{};  // ends of pipes, to be closed once fewer wait
   bool runs = false;
 };
 
-std::atomic<State*>& place() {
-  static std::atomic<State*> current{new State};
-  return current;
-}
+constinit std::atomic<State*> g_state{nullptr};
 
-// Lives as long as the process. A forked child has another: the thread is not there, and the mutex may be held.
+// Lives as long as the process.
 State& state() {
-  static const auto number = holdings::do_in_child([] { place().store(new State); });
-  static_cast<void>(number);
-  return *place().load();
-}
-
-void tell(State& all) {
-  for (const int end : std::exchange(all.to_tell, {})) holdings::close(end);
+  State* current = g_state.load();
+  while (current == nullptr || current->generation != holdings::generation()) {
+    auto fresh = std::unique_ptr<State>(new State{holdings::generation(), current});
+    if (g_state.compare_exchange_strong(current, fresh.get())) return *fresh.release();
+  }
+  return *current;
 }
 
 void close_all(State& all) {
@@ -49,42 +48,50 @@ void close_all(State& all) {
     ::close(fd);
     lock.lock();
     all.waiting.pop_front();
-    if (all.waiting.size() < kMost) tell(all);
+    if (all.waiting.size() >= kMost) continue;
+    for (const int end : std::exchange(all.to_tell, {})) holdings::close(end);
   }
   all.runs = false;
+}
+
+// Under the mutex. Where no thread can be made, the next call tries again.
+void see_to_it(State& all) {
+  if (all.waiting.empty() || all.runs) return;
+  try {
+    start_quiet_thread([&all] { close_all(all); }).detach();
+    all.runs = true;
+  } catch (const std::system_error&) {
+  }
 }
 
 }  // namespace
 
 void elsewhere(int fd) {
   holdings::forget(fd);  // a child that is forked now must not be the one that waits
-  ::shutdown(fd, SHUT_RDWR);
   State& all = state();
   const std::lock_guard guard(all.mutex);
   all.waiting.push_back(fd);
-  if (std::exchange(all.runs, true)) return;
-  try {
-    start_quiet_thread([&all] { close_all(all); }).detach();
-  } catch (const std::system_error&) {
-    all.runs = false;  // no thread can be made: the next one tries again
-  }
+  see_to_it(all);
 }
 
-bool is_behind() {
+bool is_behind(std::size_t most) {
   State& all = state();
   const std::lock_guard guard(all.mutex);
-  return all.waiting.size() >= kMost;
+  see_to_it(all);
+  return all.waiting.size() >= most;
 }
 
 int caught_up() {
   int ends[2];
   const auto no_fork = holdings::no_fork();
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return -1;
-  holdings::keep_from_children(ends[1]);
+  for (const int end : ends) holdings::keep_from_children(end);
   State& all = state();
   const std::lock_guard guard(all.mutex);
-  all.to_tell.push_back(ends[1]);
-  if (all.waiting.size() < kMost) tell(all);
+  if (all.waiting.size() >= kMost)
+    all.to_tell.push_back(ends[1]);
+  else
+    holdings::close(ends[1]);
   return ends[0];
 }
 

@@ -10,11 +10,10 @@ namespace verbena::closing {
 // While so many wait to be closed, nobody takes further ones.
 inline constexpr std::size_t kMost = 64;
 
-// Any thread; waits for nothing. `fd` is no more the caller's: a socket's other end is hung up at once, whatever has it
-// still, such as a child that is forked meanwhile.
+// Any thread; waits for nothing. `fd` is no more the caller's. A child that is forked meanwhile may have it.
 void elsewhere(int fd);
-bool is_behind();
-// The caller's, readable (hung up) once it is behind no more. -1: no descriptor is left.
+bool is_behind(std::size_t most = kMost);
+// The caller's, kept from children; readable (hung up) once it is behind no more. -1: no descriptor is left.
 int caught_up();
 
 }  // namespace verbena::closing

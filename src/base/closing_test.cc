@@ -31,12 +31,10 @@ bool is_readable(int fd) {
   return ::poll(&one, 1, 0) > 0;
 }
 
-TEST(Closing, hangs_up_at_once_and_closes_soon) {
+TEST(Closing, closes_soon) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()), 0);
   elsewhere(ends[0]);
-  pollfd other{ends[1], POLLRDHUP, 0};
-  EXPECT_EQ(::poll(&other, 1, 0), 1);
   EXPECT_TRUE(comes_true([&] { return !is_open(ends[0]); }));
   ::close(ends[1]);
 }

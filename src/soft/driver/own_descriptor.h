@@ -3,6 +3,8 @@
 // alive.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <utility>
 
 #include "base/holdings.h"
@@ -20,10 +22,15 @@ class OwnDescriptor {
   OwnDescriptor(OwnDescriptor&&) noexcept = default;
   OwnDescriptor& operator=(OwnDescriptor&&) noexcept = default;
   ~OwnDescriptor() {
-    if (fd_ && !fd_.is_of_stranger()) holdings::close(fd_.release());
+    if (fd_ && fd_.is_of_stranger())
+      ::shutdown(fd_.get(), SHUT_RDWR);  // hung up at once, whenever it is closed
+    else if (fd_)
+      holdings::close(fd_.release());
   }
 
   int get() const { return fd_.get(); }
+  // What came of a stranger's to it is closed with it.
+  void give_to_strangers() { fd_ = Descriptor::of_stranger(fd_.release()); }
   explicit operator bool() const { return static_cast<bool>(fd_); }
 
  private:

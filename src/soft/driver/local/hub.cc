@@ -70,10 +70,13 @@ Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
   }
 }
 
-// True when one was there.
-bool show_out_one(int listener) {
+// Whether one was there. Errors: those of accept_one().
+Result<bool> show_out_one(int listener) {
+  const auto no_fork = holdings::no_fork();
   auto one = accept_one(listener);
-  return one && *one && PeerSocket::adopt(std::move(**one)).has_value();
+  if (!one) return std::move(one).error();
+  if (*one) static_cast<void>(PeerSocket::adopt(std::move(**one)));
+  return one->has_value();
 }
 
 Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -122,6 +125,8 @@ void Hub::watch(int descriptor, Id id) {
   VERBENA_ASSERT(done == 0 || errno == ENOMEM || errno == ENOSPC);
 }
 
+void Hub::unwatch(int descriptor) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr); }
+
 Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
   const Id id = next_id_++;
   watch(peer.descriptor(), id);
@@ -134,7 +139,10 @@ Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
 
 void Hub::drop(Id id) {
   waiting_.erase(id);
-  sockets_.erase(id);
+  const auto found = sockets_.find(id);
+  if (found == sockets_.end()) return;
+  unwatch(found->second.peer.descriptor());  // it may stay open for a while
+  sockets_.erase(found);
 }
 
 bool Hub::handle_events(Instant now, bool take_signals) {
@@ -142,11 +150,11 @@ bool Hub::handle_events(Instant now, bool take_signals) {
   constexpr int kMostRounds = 16;
   bool any = false;
   refuse_wanted();
+  if (deaf_) meet_again();
   for (int round = 0; round < kMostRounds; ++round) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      if (event.data.u64 == kCaughtUp) meet_again();
       const bool asked = event.data.u64 == kListener || event.data.u64 == kFolderListener;
       if (asked ? accept_all(now) : handle(now, event.data.u64, event.events, take_signals)) any = true;
     }
@@ -171,7 +179,7 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
       return hear_loan(id);
     case Role::Attached:
       if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.peer.descriptor(), nullptr);
+        unwatch(socket.peer.descriptor());
         hung_up_.push_back(id);
         return true;
       }
@@ -195,15 +203,16 @@ void Hub::handle_hang_ups(Instant now) {
 
 // ---- Asks of others.
 
-// With the last descriptor taken: one who waits is turned away, who then goes by packets.
+// With the last descriptor taken: one who waits is turned away, who then goes by packets. A stranger's is not free yet.
 void Hub::turn_away(int listener) {
   reserve_ = Descriptor();
-  show_out_one(listener);
+  static_cast<void>(show_out_one(listener));
   reserve_ = spare_descriptor();
+  if (!reserve_) meet_nobody_yet();
 }
 
 bool Hub::accept_all(Instant now) {
-  const bool any = !caught_up_ && accept_all(now, listener_.get(), false);
+  const bool any = !deaf_ && accept_all(now, listener_.get(), false);
   const bool stands = folder_ && folder_->listener() >= 0;
   return (stands && accept_all(now, folder_->listener(), true)) || any;
 }
@@ -218,11 +227,14 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     }
     auto no_fork = holdings::no_fork();
     auto socket = accept_one(listener);
-    if (!socket) turn_away(listener);
-    if (!socket || !*socket) return any;
-    any = true;
-    auto peer = PeerSocket::adopt(std::move(**socket));
+    if (socket && !*socket) return any;
+    auto peer = socket ? PeerSocket::adopt(std::move(**socket)) : Result<PeerSocket>(socket.error());
     no_fork.unlock();
+    if (!socket) {
+      turn_away(listener);
+      return any;
+    }
+    any = true;
     if (!peer || !shares_with(peer->peer().uid)) continue;
     if (!is_this_user(peer->peer().uid)) {
       if (is_scarce(peer->descriptor())) continue;
@@ -235,28 +247,31 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
   return any;
 }
 
-// Whoever comes waits outside.
+// Whoever comes waits outside. With no descriptor left to be told by, the next event is when this looks again.
 void Hub::meet_nobody_yet() {
-  caught_up_ = Descriptor(closing::caught_up());
-  if (!caught_up_) return;
-  epoll_event nothing{};
-  nothing.data.u64 = kListener;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &nothing);
-  watch(caught_up_.get(), kCaughtUp);
+  if (deaf_) return;
+  deaf_ = true;
+  unwatch(listener_.get());
+  caught_up_ = OwnDescriptor(Descriptor(closing::caught_up()));
+  if (caught_up_) watch(caught_up_.get(), kCaughtUp);
 }
 
 void Hub::meet_again() {
-  caught_up_ = Descriptor();
-  epoll_event again{};
-  again.events = EPOLLIN | EPOLLRDHUP;
-  again.data.u64 = kListener;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &again);
+  if (closing::is_behind()) return;
+  if (caught_up_) unwatch(caught_up_.get());
+  caught_up_ = OwnDescriptor();
+  if (!reserve_) reserve_ = spare_descriptor();
+  if (!reserve_) return;
+  watch(listener_.get(), kListener);
+  deaf_ = false;
 }
 
 // The closing of the listener would close all who wait there, and wait for it.
 void Hub::show_out_all() {
   ::shutdown(listener_.get(), SHUT_RDWR);
-  while (show_out_one(listener_.get())) continue;
+  Result<bool> shown = true;
+  while (shown && *shown && !closing::is_behind()) shown = show_out_one(listener_.get());
+  if (!shown || closing::is_behind()) listener_.give_to_strangers();
 }
 
 bool Hub::shares_with(uid_t user) const {
@@ -381,6 +396,9 @@ bool Hub::is_scarce(int descriptor) const {
 
 // In our network, and where others meet.
 Result<std::optional<Hub::Reached>> Hub::find(const Endpoint& peer) const {
+  // Whoever is there may be a stranger, who is to be shown out, too. That many do not come of those who just leave.
+  if (closing::is_behind(4 * closing::kMost))
+    return Error{ErrorCode::ResourceExhausted, "other users connect here faster than they can be shown out"};
   const MeetingPoint point{peer.gid, options_.ids.value_of(peer.qpn.value(), kQpnBits)};
   auto reached = reach(point);
   const bool in_folder = reached && !*reached && folder_;

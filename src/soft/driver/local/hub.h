@@ -131,6 +131,7 @@ class Hub final : public Paths {
 
   Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder);
   void watch(int descriptor, Id id);
+  void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
   bool accept_all(Instant now);
@@ -170,12 +171,13 @@ class Hub final : public Paths {
 
   const Options options_;
   const Cookie cookie_;  // for the peers of this process
-  const OwnDescriptor listener_;
+  OwnDescriptor listener_;
   std::optional<MeetingFolder> folder_;
   std::string not_in_folder_;  // why it does not stand there
   const Descriptor epoll_;
-  Descriptor reserve_;    // given up to turn a peer away when no descriptor is left
-  Descriptor caught_up_;  // while strangers come faster than they can be shown out: readable when no more
+  Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
+  bool deaf_ = false;   // strangers come faster than they can be shown out: nobody new is met
+  OwnDescriptor caught_up_;  // readable when that is over
   Nic* nic_ = nullptr;
   std::optional<Qpn> entering_;  // its refusal is an error of enter()
   std::map<Id, Socket> sockets_;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/this_user.h"
+#include "soft/driver/udp/rendezvous.h"
 
 namespace verbena::soft::udp {
 namespace {
@@ -63,6 +64,7 @@ Result<Mailbox> Mailbox::open(std::uint64_t incarnation, const Gid& local) {
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &kOn, sizeof kOn) != 0 ||
       ::bind(socket.get(), at.any(), at.size) != 0)
     return Error::from_errno(errno, "open a mailbox to share the address");
+  rendezvous::take_no_descriptors(socket.get());
   return Mailbox(std::move(socket), local);
 }
 

@@ -127,6 +127,12 @@ std::string name_of(const LocalAddress& address) {
   return name;
 }
 
+void take_no_descriptors(int socket) {
+  constexpr int kPassRights = 83;  // SO_PASSRIGHTS of asm-generic/socket.h, since Linux 6.16
+  constexpr int kOff = 0;
+  ::setsockopt(socket, SOL_SOCKET, kPassRights, &kOff, sizeof kOff);
+}
+
 // Non-blocking: all members are woken for a guest, one meets him.
 Result<std::optional<Descriptor>> found(const std::string& name) {
   Descriptor socket = make_socket(SOCK_NONBLOCK);
@@ -136,6 +142,7 @@ Result<std::optional<Descriptor>> found(const std::string& name) {
     if (errno == EADDRINUSE) return std::optional<Descriptor>{};
     return Error::from_errno(errno, "bind @" + name);
   }
+  take_no_descriptors(socket.get());
   if (::listen(socket.get(), kBacklog) != 0) return Error::from_errno(errno, "listen at @" + name);
   return std::optional(std::move(socket));
 }
@@ -172,10 +179,8 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std:
 }
 
 Result<std::optional<Descriptor>> meet(int meeting_place) {
-  if (closing::is_behind())
-    return Error(ErrorCode::ResourceExhausted, "other users come faster than they can be shown out");
-  Descriptor guest = Descriptor::of_stranger(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(Descriptor(guest.release()));
+  Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(std::move(guest));
   if (!guest && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     return Error::from_errno(errno, "let a process share the address");
   return std::optional<Descriptor>{};

@@ -18,6 +18,10 @@
 
 namespace verbena::soft::udp::rendezvous {
 
+// Nobody can attach a descriptor, whose closing may wait, to what he sends here. Older kernels do not offer that: there
+// it is the thread that attends to the address that waits.
+void take_no_descriptors(int socket);
+
 // Of this user and the address, in the network namespace of the calling thread.
 std::string name_of(const LocalAddress& address);
 

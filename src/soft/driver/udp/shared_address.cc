@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kPause{5};
 constexpr std::size_t kMostRoutes = 512;  // in the filter; the lobby knows them all
 constexpr int kMostDrained = 1 << 16;
 constexpr unsigned kBefore = 2;  // of what is passed on: the meeting place and the table
-constexpr int kPauseMs = 100;  // when a guest cannot be met yet
+constexpr int kPauseMs = 100;  // when no descriptor is left to meet a guest with
 constexpr const char* kNotWhole = "what a member passed on is not what it should be";
 constexpr unsigned kCost = kSlots + 2;  // descriptors: the others' sockets, one to read them by, the mailbox
 
