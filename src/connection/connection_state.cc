@@ -22,7 +22,7 @@ constexpr Duration kLongestPause = Duration::seconds(1);
 
 }  // namespace
 
-Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine,
+Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine,
                                                                   const ConnectionOptions& options) {
   AttachedDevice* const device = engine.find(options.device);
   if (device == nullptr)
@@ -37,7 +37,7 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (options.flow_label > 0xfffff)
     return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
                                                  std::to_string(options.flow_label) + ", at most 1048575");
-  std::unique_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
+  std::shared_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
   ChannelOptions channel_options;
   channel_options.queues = options.queues;
   channel_options.pool = pool;
@@ -56,15 +56,17 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
 void ConnectionState::finish() {
   told_owner_ = true;
   if (id_) device_.connections.erase(static_cast<std::uint64_t>(*id_));
-  if (channel_ != nullptr) channel_->finish();
-}
-
-// Operations end first, while the peer's name is known; then the peer is told.
-ConnectionState::~ConnectionState() {
-  finish();
+  if (channel_ == nullptr) return;
+  // Operations end first, while the peer's name is known; then the peer is told.
+  channel_->finish();
   channel_.reset();
   drop_id();
+  phase_ = Phase::Broken;
+  error_ = Error(ErrorCode::Cancelled, "connection with " + peer_.to_string() + ": it was destroyed meanwhile");
+  changed_.notify();
 }
+
+ConnectionState::~ConnectionState() { finish(); }
 
 void ConnectionState::adopt(provider::ConnectionId id) {
   id_ = id;
@@ -147,7 +149,8 @@ Result<void> ConnectionState::find_peer(const std::string& address, std::size_t 
   return check_reachable(remote_);
 }
 
-Task<Result<void>> ConnectionState::connect_to(std::string address, std::vector<std::byte> private_data) {
+Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string address,
+                                               std::vector<std::byte> private_data) {
   if (auto ok = find_peer(address, private_data.size()); !ok) co_return ok;
   const Instant deadline = engine_.now() + options_.connect_timeout;
   Duration pause = kFirstPause;
@@ -329,7 +332,7 @@ void ConnectionState::channel_failed() {
 
 // ---- Ending.
 
-Task<Result<void>> ConnectionState::established(Duration timeout) {
+Task<Result<void>> ConnectionState::established(Self /*self*/, Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   bool in_time = true;
   while (in_time && phase_ == Phase::Connecting) in_time = co_await changed_.wait(deadline);
@@ -345,14 +348,14 @@ Result<void> ConnectionState::status() const {
   return {};
 }
 
-Task<Result<void>> ConnectionState::close(Duration timeout) {
+Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
   if (phase_ == Phase::Prepared) {
     phase_ = Phase::Closed;
     channel_->end(Channel::End::Closed, Error(ErrorCode::Flushed, "the connection was closed here"));
     co_return {};
   }
   if (phase_ == Phase::Connecting) {
-    auto ok = co_await established(timeout);
+    auto ok = co_await established(self, timeout);
     if (!ok) co_return ok;
   }
   if (phase_ == Phase::Closed) co_return {};
@@ -374,7 +377,8 @@ Task<Result<void>> ConnectionState::close(Duration timeout) {
     peer_is_gone_ = true;  // nobody to tell
   else
     static_cast<void>(context().disconnect(*id_));
-  while (in_time && !peer_is_gone_) in_time = co_await changed_.wait(deadline);
+  while (in_time && phase_ == Phase::Closed && !peer_is_gone_) in_time = co_await changed_.wait(deadline);
+  if (phase_ == Phase::Broken) co_return status();  // it was destroyed
   channel_->end(Channel::End::Closed, here);
   co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
   if (sent && peer_is_gone_) co_return {};

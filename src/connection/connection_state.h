@@ -17,22 +17,25 @@ namespace verbena {
 class ConnectionState final : public Channel::Owner, private EventHandler {
  public:
   // In phase Prepared.
-  static Result<std::unique_ptr<ConnectionState>> prepare(EngineState& engine,
+  static Result<std::shared_ptr<ConnectionState>> prepare(EngineState& engine,
                                                           const ConnectionOptions& options);
   ~ConnectionState() override;
-  // Before it is destroyed: ends what is in flight, and tells it, while the owner still points here. May be repeated.
+  // The connection is being destroyed: ends what is in flight, and tells it, while the owner still points here; then
+  // leaves the device. Only those who wait below still hold this; they end as Cancelled. May be repeated.
   void finish();
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
 
-  Task<Result<void>> connect_to(std::string address, std::vector<std::byte> private_data);
+  // `self` is this, which lives as long as the task.
+  using Self = std::shared_ptr<ConnectionState>;
+  Task<Result<void>> connect_to(Self self, std::string address, std::vector<std::byte> private_data);
+  Task<Result<void>> established(Self self, Duration timeout);
+  Task<Result<void>> close(Self self, Duration timeout);
   Result<ConnectionDescription> describe(std::span<const std::byte> user_data);
   Result<void> connect_to(const ConnectionDescription& peer);
   // The passive side: `id` is a request of a peer, which is ours from here on.
   Result<void> accept(provider::ConnectionId id, std::vector<std::byte> theirs,
                       std::span<const std::byte> ours);
-  Task<Result<void>> established(Duration timeout);
-  Task<Result<void>> close(Duration timeout);
   Result<void> status() const;
 
   Channel& channel() { return *channel_; }

@@ -322,6 +322,41 @@ TEST_F(Memory, a_callback_may_use_the_connection_that_is_being_destroyed) {
   expect_error(second.result(), ErrorCode::Flushed, "destroyed here");
 }
 
+// Nobody takes what is sent, so that close() waits for it.
+TEST_F(Memory, a_callback_may_destroy_the_connection_that_close_waits_for) {
+  std::optional<Connection> connection{std::move(near)};
+  Operation receive, send;
+  receive.on_done([&](Operation&) { connection.reset(); });
+  connection->receive(receive, here.local());
+  connection->send(send, here.local());
+  Operation bye = pair.far_end().send_inline(bytes_of("bye"));
+  expect_error(connection->close(Duration::seconds(60)), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_FALSE(connection.has_value());
+  expect_error(send.result(), ErrorCode::Flushed, "destroyed here");
+}
+
+// What close() itself ends is told, and then it is over.
+TEST_F(Memory, a_callback_that_close_flushes_may_destroy_the_connection) {
+  std::optional<Connection> connection{std::move(near)};
+  Operation receive;
+  receive.on_done([&](Operation&) { connection.reset(); });
+  connection->receive(receive, here.local());
+  must(connection->close());
+  EXPECT_FALSE(connection.has_value());
+}
+
+TEST_F(Memory, another_connection_may_take_the_place_of_the_one_that_close_waits_for) {
+  Connection connection = std::move(near);
+  Connection next = must(Connection::connect(pair.engine, pair.listener->address().to_string()));
+  Operation receive, send;
+  receive.on_done([&](Operation&) { connection = std::move(next); });
+  connection.receive(receive, here.local());
+  connection.send(send, here.local());
+  Operation bye = pair.accepted.front().send_inline(bytes_of("bye"));
+  expect_error(connection.close(Duration::seconds(60)), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_EQ(connection.phase(), ConnectionPhase::Established);
+}
+
 TEST_F(Memory, a_callback_uses_the_old_connection_while_another_takes_its_place) {
   Connection first = std::move(near);
   Connection second = must(Connection::connect(pair.engine, pair.listener->address().to_string()));

@@ -195,6 +195,27 @@ TEST(AsyncConnect, giving_up_is_destroying_the_task) {
   }
 }
 
+TEST(AsyncConnect, who_waits_for_a_connection_that_is_destroyed_is_told) {
+  Served s;
+  const std::string nowhere = "127.200.1.2:7471";
+  const auto destroy = [](ProgressEngine& engine, std::optional<Connection>& connection) -> Task<void> {
+    co_await engine.sleep(kMs);
+    connection.reset();
+  };
+  const ConnectionOptions patient{.connect_timeout = Duration::seconds(60)};
+  std::optional<Connection> connection = must(Connection::prepare(s.engine, patient));
+  s.engine.spawn(destroy(s.engine, connection));
+  expect_error(connection->connect_to(nowhere), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_FALSE(connection.has_value());
+
+  connection = must(Connection::prepare(s.engine, patient));
+  Task<Result<void>> connecting = connection->async_connect_to(nowhere);
+  Task<Result<void>> closing = connection->async_close();
+  connection.reset();
+  expect_error(s.engine.run(std::move(connecting)), ErrorCode::WrongState, "used already");
+  expect_error(s.engine.run(std::move(closing)), ErrorCode::Cancelled, "was destroyed");
+}
+
 TEST(AsyncConnect, a_callback_in_a_draining_destructor_may_block) {
   Pair pair;
   Connection near = pair.connect();

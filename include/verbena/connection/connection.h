@@ -111,8 +111,8 @@ class Connection {
   Result<void> wait_established(Duration timeout = Duration::seconds(5));
 
   // ---- The same to be awaited: co_await Connection::async_connect(engine, "127.0.0.1:7471"). Nothing is sent before;
-  // a host's name is resolved on the spot, which may block. Arguments are copied. The connection is neither destroyed
-  // nor used otherwise to connect while one of these is awaited; moving it is fine.
+  // a host's name is resolved on the spot, which may block. Arguments are copied. The connection is not used otherwise
+  // to connect while one of these is awaited; moving it is fine.
   static Task<Result<Connection>> async_connect(ProgressEngine& engine, std::string_view address,
                                                 const ConnectionOptions& options = {},
                                                 std::span<const std::byte> private_data = {});
@@ -123,7 +123,8 @@ class Connection {
 
   Connection(Connection&& other) noexcept;
   // Assigning and destroying: what is in flight ends Flushed, and is told, before anything else happens. Callbacks run
-  // meanwhile, and may use the connection as it was.
+  // meanwhile, and may use the connection as it was. A callback or a task may do so while connect_to(), close() or
+  // another of these waits for the handshake or the end: that ends as Cancelled.
   Connection& operator=(Connection&& other) noexcept;
   ~Connection();
 
@@ -176,7 +177,8 @@ class Connection {
 
   // ---- Ending.
   // Waits until everything sent is done, tells the peer, waits for its answer. Receives in flight end as Flushed.
-  // Errors: whatever broke the connection before, TimedOut (the peer did not answer; it is closed here all the same).
+  // Errors: whatever broke the connection before, TimedOut (the peer did not answer; it is closed here all the same),
+  // Cancelled (a callback destroyed it meanwhile).
   Result<void> close(Duration timeout = Duration::seconds(2));
   ConnectionPhase phase() const;
   // Neither prepared, connecting nor established.
@@ -202,7 +204,7 @@ class Connection {
 
  private:
   friend class ConnectionRequest;
-  explicit Connection(std::unique_ptr<ConnectionState> state);
+  explicit Connection(std::shared_ptr<ConnectionState> state);
   static Operation::Request request(SendOpcode opcode, Segments local, SendFlags flags);
   static Operation::Request request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
                                     SendFlags flags);
@@ -212,7 +214,7 @@ class Connection {
   static Operation::Request with_immediate(Operation::Request request, std::uint32_t immediate);
   Operation& start(Operation& operation, const Operation::Request& request);
 
-  std::unique_ptr<ConnectionState> state_;
+  std::shared_ptr<ConnectionState> state_;  // also of those who wait for it
 };
 
 }  // namespace verbena
