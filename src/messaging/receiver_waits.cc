@@ -93,6 +93,8 @@ void ReceiverEnd::hand_to_callback(const Calling& calling) {
     Message message;
     if (take({&message, 1}) == 0) return;
     const auto f = on_message_;
+    // It may run the engine, and wait there for what no completion announces.
+    if (looks()) tick_.make_ready();
     (*f)(std::move(message));
   }
 }

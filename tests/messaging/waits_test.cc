@@ -127,6 +127,49 @@ TEST(Callbacks, one_may_run_the_engine_and_destroy_the_receiver_then) {
   EXPECT_TRUE(ends.engine.run_until([&] { return !ends.receiver; }, kPatience));
 }
 
+// Inside it the next messages come, in order, and then the sender's end.
+TEST_P(Waits, a_callback_may_run_the_engine) {
+  constexpr std::uint32_t kMessages = 12;
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 16, .max_senders = 1});
+  Sender sender = ends.connect();
+  std::uint32_t got = 0, wrong = 0, ended = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) { ended += how ? 1 : 100; });
+  ends.receiver->on_message([&](Message message) {
+    const std::uint32_t number = got++;
+    if (number + 1 < kMessages) {
+      must(sender.send(text_of_message(0, number + 1, 30), kPatience));
+      EXPECT_TRUE(ends.engine.run_until([&] { return got > number + 1; }, kPatience));
+    } else {
+      must(sender.close(kPatience));
+      EXPECT_TRUE(ends.engine.run_until([&] { return ended != 0; }, kPatience));
+    }
+    wrong += !is_message(message, number, 30);
+  });
+  must(sender.send(text_of_message(0, 0, 30), kPatience));
+  EXPECT_TRUE(ends.engine.run_until([&] { return ended != 0; }, kPatience));
+  EXPECT_EQ(got, kMessages);
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(ended, 1u);
+}
+
+// The message it has stays where it is until it is given back.
+TEST_P(Waits, a_callback_may_let_go_of_the_sender_and_run_the_engine) {
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
+  Sender sender = ends.connect();
+  std::uint32_t got = 0, ended = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>&) { ++ended; });
+  ends.receiver->on_message([&](Message message) {
+    if (got++ != 0) return;
+    EXPECT_TRUE(ends.receiver->disconnect(message.peer()));
+    EXPECT_TRUE(ends.engine.run_until([&] { return ended != 0; }, kPatience));
+    EXPECT_TRUE(is_message(message, 0, 30));
+  });
+  must(sender.send(text_of_message(0, 0, 30), kPatience));
+  EXPECT_TRUE(ends.engine.run_until([&] { return ended != 0; }, kPatience));
+  EXPECT_EQ(ended, 1u);
+  EXPECT_EQ(ends.receiver->peers(), 0u);
+}
+
 TEST_P(Waits, who_is_told_of_a_senders_end_may_receive) {
   Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
   std::uint32_t ended = 0;

@@ -141,7 +141,8 @@ class Receiver {
   Receiving async_receive(Duration timeout = Duration::forever());
   // Those that wait end as Cancelled.
   void cancel_waiting();
-  // Runs f(message) from the engine for each. An empty f takes it back.
+  // Runs f(message) from the engine for each. An empty f takes it back. f may run the engine; messages that come
+  // meanwhile are handed to it inside.
   void on_message(std::function<void(Message)> f);
 
   // DirectRead and DirectWrite: f says where a message of up to that many bytes goes; nothing, or memory that
