@@ -74,7 +74,7 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   options.queues.max_send_requests += kControlSends;
   const std::uint32_t controls = control_receives();
   if (controls != 0) options.queues.max_receive_requests += controls + kControlReceives;
-  options.receive_pool = receive_pool();
+  options.receive_pool = receive_pool().get();
   auto connection = Connection::prepare(program_engine_, options);
   if (!connection) return connection.error();
   peer.connection_.emplace(std::move(*connection));
@@ -102,8 +102,9 @@ void ReceiverEnd::remove(PeerId id) {
   peers_.erase(found);
 }
 
-// Runs the engine. The peer may be gone after.
+// Runs the engine. The peer may be gone after, and this.
 void ReceiverEnd::drop_connection(ReceiverPeer& peer) {
+  const auto pool = receive_pool();  // goes behind the connection
   const auto last = std::exchange(peer.connection_, std::nullopt);
 }
 
@@ -154,8 +155,8 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   }
   *peer.connection_ = std::move(*accepted);
   if (auto ok = begin(peer, ours, *theirs); !ok) {
-    remove(peer.id());
     ++counters_.peers_refused;
+    remove(peer.id());
     return Error(ok.error().code(), what + ok.error().context());
   }
   return peer.id();

@@ -113,8 +113,9 @@ class ReceiverEnd {
   virtual Result<std::unique_ptr<ReceiverPeer>> make_peer(PeerId id) = 0;
   // Requests in flight per sender, beside the base's: those of controls.
   virtual QueuePairCapabilities queues() const = 0;
-  // Where all receives come from; null: each connection has its own.
-  virtual ReceivePool* receive_pool() { return nullptr; }
+  // Where all receives come from; null: each connection has its own. Who ends a connection holds it meanwhile: this
+  // end may be destroyed inside.
+  virtual std::shared_ptr<ReceivePool> receive_pool() { return nullptr; }
   // Receives for controls that the base shall post; 0 when the protocol's own take them.
   virtual std::uint32_t control_receives() const = 0;
   // Before the connection is: posts receives, so that the first message finds one.
@@ -205,7 +206,7 @@ class ReceiverEnd {
   Offer our_offer(ReceiverPeer* peer, const Offer* theirs);
   Result<void> begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs);
   void remove(PeerId id);
-  static void drop_connection(ReceiverPeer& peer);
+  void drop_connection(ReceiverPeer& peer);
   void handle(ReceiverPeer& peer, const Completion& completion);
   void post_control_receive(ReceiverPeer& peer, std::uint64_t id);
   bool post_control(ReceiverPeer& peer, Control control);

@@ -49,7 +49,7 @@ Result<void> SharedReceiveReceiver::open() {
                                                         .device = &device(),
                                                         .protection_domain = o.connection.protection_domain});
   if (!pool) return pool.error();
-  pool_.emplace(std::move(*pool));
+  pool_ = std::make_shared<ReceivePool>(std::move(*pool));
   ready_.reserve(slots_);
   receives_ = std::make_unique<Operation[]>(slots_);
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
@@ -62,7 +62,7 @@ Result<void> SharedReceiveReceiver::open() {
 SharedReceiveReceiver::~SharedReceiveReceiver() {
   ending_ = true;
   drop_peers();
-  pool_.reset();
+  receives_.reset();
 }
 
 QueuePairCapabilities SharedReceiveReceiver::queues() const {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <unordered_map>
 
 #include "messaging/receiver_end.h"
@@ -28,7 +27,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   Result<void> open() override;
   Result<std::unique_ptr<ReceiverPeer>> make_peer(PeerId id) override;
   QueuePairCapabilities queues() const override;
-  ReceivePool* receive_pool() override { return &*pool_; }
+  std::shared_ptr<ReceivePool> receive_pool() override { return pool_; }
   std::uint32_t control_receives() const override { return 0; }
   Result<void> prepare(ReceiverPeer& peer) override;
   void offer(ReceiverPeer& peer, Offer& ours, const Offer* theirs) override;
@@ -56,7 +55,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
 
   std::size_t stride_ = 0;
   MemoryRegion memory_;
-  std::optional<ReceivePool> pool_;
+  std::shared_ptr<ReceivePool> pool_;
   std::unique_ptr<Operation[]> receives_;  // by slot
   std::uint32_t slots_ = 0;
   std::uint32_t spare_ = 0;  // of the pool's, promised to nobody and kept for nobody

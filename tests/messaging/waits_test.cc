@@ -170,6 +170,24 @@ TEST_P(Waits, a_callback_may_let_go_of_the_sender_and_run_the_engine) {
   EXPECT_EQ(ends.receiver->peers(), 0u);
 }
 
+// What is told while a sender's connection ends is told inside the receiver, which is in the middle of that.
+TEST_P(Waits, a_callback_of_another_may_destroy_the_receiver_while_it_ends_a_connection) {
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 1, .max_senders = 1});
+  Sender sender = ends.connect();
+  Connection other = must(Connection::prepare(ends.engine));
+  must(other.close());
+  Operation refused;
+  refused.on_done([&](Operation&) { ends.receiver.reset(); });
+  ends.receiver->on_message([&](Message message) {
+    const messaging::PeerId peer = message.peer();
+    message.give_back();
+    EXPECT_TRUE(ends.receiver->disconnect(peer));
+    other.send(refused, Segments{});
+  });
+  must(sender.send(text_of_message(0, 0, 30), kPatience));
+  EXPECT_TRUE(ends.engine.run_until([&] { return !ends.receiver; }, kPatience));
+}
+
 TEST_P(Waits, who_is_told_of_a_senders_end_may_receive) {
   Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1});
   std::uint32_t ended = 0;
