@@ -14,7 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitizer.h"
 #include "base/test_lingering.h"
+
+#ifdef VERBENA_THREAD_SANITIZER
+// A child starts a thread although its parent had several.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
 
 namespace verbena::closing {
 namespace {

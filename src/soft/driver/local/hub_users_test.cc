@@ -8,9 +8,15 @@
 #include <sys/wait.h>
 
 #include "base/closing.h"
+#include "base/sanitizer.h"
 #include "base/test_lingering.h"
 #include "soft/driver/local/test_side.h"
 #include "soft/driver/test_other_user.h"
+
+#ifdef VERBENA_THREAD_SANITIZER
+// A child starts a thread although its parent had several.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
 
 namespace verbena::soft::local {
 namespace {
