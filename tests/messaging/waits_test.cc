@@ -133,7 +133,7 @@ TEST_P(Waits, a_callback_may_run_the_engine) {
   Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 16, .max_senders = 1});
   Sender sender = ends.connect();
   std::uint32_t got = 0, wrong = 0, ended = 0;
-  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) { ended += how ? 1 : 100; });
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) { ended += how ? 1u : 100u; });
   ends.receiver->on_message([&](Message message) {
     const std::uint32_t number = got++;
     if (number + 1 < kMessages) {
