@@ -4,16 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <stdexcept>
+
+#include "tools/test_must.h"
 
 namespace verbena::tools {
 namespace {
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().to_string());
-  return std::move(*result);
-}
 
 class TwoEnds : public testing::Test {
  protected:

@@ -4,20 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "tools/message_server.h"
+#include "tools/test_must.h"
 
 namespace verbena::tools {
 namespace {
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().to_string());
-  return std::move(*result);
-}
 
 // A server in a thread of this process, and what came of it.
 class ServerThread {

@@ -227,14 +227,15 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     }
     auto no_fork = holdings::no_fork();
     auto socket = accept_one(listener);
-    if (socket && !*socket) return any;
-    auto peer = socket ? PeerSocket::adopt(std::move(**socket)) : Result<PeerSocket>(socket.error());
-    no_fork.unlock();
     if (!socket) {
+      no_fork.unlock();
       turn_away(listener);
       return any;
     }
+    if (!*socket) return any;
     any = true;
+    auto peer = PeerSocket::adopt(std::move(**socket));
+    no_fork.unlock();
     if (!peer || !shares_with(peer->peer().uid)) continue;
     if (!is_this_user(peer->peer().uid)) {
       if (is_scarce(peer->descriptor())) continue;
