@@ -37,6 +37,8 @@ function(verbena_layer name)
     add_library(verbena_${name} STATIC ${sources})
     target_link_libraries(verbena_${name} PUBLIC verbena_options ${arg_DEPENDS} ${arg_LINK})
     set_target_properties(verbena_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # Nobody puts another function in the place of one of ours: within a file they are inlined all the same.
+    target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition)
     if(NOT arg_OUTSIDE)
       set_property(GLOBAL APPEND PROPERTY VERBENA_LAYERS verbena_${name})
     endif()
