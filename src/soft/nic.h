@@ -100,6 +100,7 @@ class Nic final {
   // writes there signals, whoever polls. handle_signal() follows each signal that was taken, before the next turn.
   static constexpr std::size_t kMostWatched = 8;  // without any quiet one
   static constexpr Duration kUsedLately = Duration::milliseconds(2);
+  static constexpr std::size_t kFewRings = 2;
   bool is_quiet(Qpn qpn) const;
   // `others_sleep`: on this ring, too, until a signal comes.
   void handle_signal(Instant now, Qpn qpn, bool others_sleep);
@@ -113,6 +114,9 @@ class Nic final {
   void withdraw_sleep();
   // Whether all that can come soon comes by rings.
   bool only_rings() const { return attached_ != 0 && attached_ == qps_.size() && cm_->next_deadline().is_never(); }
+
+  // Whether a turn over them takes no time to speak of.
+  bool has_few_rings() const { return attached_ != 0 && lists_[kWatched].count <= kFewRings; }
 
   // Connection management of this device. Its datagrams and deadlines are part of this device's.
   cm::Manager& cm() { return *cm_; }

@@ -21,7 +21,8 @@ constexpr std::size_t kTrainsPerBatch = 16;
 constexpr std::size_t kMostSleptOn = 8;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere once in so many turns, after as many in which nothing came from there.
-constexpr unsigned kTurnsBetweenLooks = 32;
+constexpr unsigned kTurnsBetweenLooks = 128;
+constexpr int kLooksPerTurn = 4;
 constexpr Duration kLease = Duration::microseconds(200);
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 
@@ -115,11 +116,22 @@ bool HostDevice::receive(Look look) {
     for (int i = 0; i < kMost && port_->receive(*this); ++i) continue;
     hub_->handle_hang_ups(turn_);
   }
-  return nic_.handle_records(turn_) || any;
+  return read_rings(look == Look::AsNeeded && !any) || any;
+}
+
+// Where records come, all the way round takes longer than the next one: who polls looks a few times.
+bool HostDevice::read_rings(bool again) {
+  const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsBetweenLooks;
+  for (int looks = expected ? kLooksPerTurn : 1; looks != 0; --looks) {
+    if (!nic_.handle_records(turn_)) continue;
+    record_turn_ = turns_;
+    return true;
+  }
+  return false;
 }
 
 bool HostDevice::drive(When when, Look look) {
-  turn_ = now();
+  begin_turn();
   const bool received = receive(look);
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
@@ -215,7 +227,7 @@ bool HostDevice::drive_while_rung() {
   bool any = false;
   for (;;) {
     if (!nic_.doorbell_rang() || !owner_.try_lock()) return any;
-    turn_ = now();
+    begin_turn();
     nic_.handle_doorbells(turn_);
     any = transmit_and_release() || any;
   }
@@ -229,7 +241,7 @@ bool HostDevice::transmit_and_release() {
 }
 
 void HostDevice::finish_command() {
-  turn_ = now();
+  begin_turn();
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   transmit_and_release();
   drive_while_rung();
@@ -241,7 +253,7 @@ void HostDevice::kick(core::QueuePair& queues) {
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {
-    turn_ = now();
+    begin_turn();
     nic_.handle_post(turn_, queues);
     transmit_and_release();
   }
@@ -320,7 +332,7 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int 
 Instant HostDevice::look_before_sleep(Instant until) {
   owner_.lock();
   nic_.announce_sleep();
-  turn_ = now();
+  begin_turn();
   bool any = nic_.handle_records(turn_);
   any = nic_.emit_records(turn_) || any;
   collect_events();
@@ -334,7 +346,7 @@ Instant HostDevice::look_before_sleep(Instant until) {
 // it looks again.
 void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled) {
   owner_.lock();
-  turn_ = now();
+  begin_turn();
   if (signalled) hub_->handle_events(turn_, true);
   nic_.withdraw_sleep();
   release();

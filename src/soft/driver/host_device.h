@@ -25,6 +25,7 @@
 #include "soft/driver/capture.h"
 #include "soft/driver/local/hub.h"
 #include "soft/driver/port.h"
+#include "soft/driver/recent_clock.h"
 #include "soft/driver/virtual_time.h"
 #include "soft/nic.h"
 
@@ -58,7 +59,7 @@ class HostDevice final : private DatagramSink {
     };
     take();
     const Finish finish{*this};
-    return std::forward<F>(f)(nic_, now());
+    return std::forward<F>(f)(nic_, begin_turn());
   }
   // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
   void kick(core::QueuePair& queues);
@@ -117,9 +118,11 @@ class HostDevice final : private DatagramSink {
     return std::forward<F>(f)();
   }
   // The rest is the owner's.
+  Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   enum class Look { Later, AsNeeded, Everywhere };
   bool drive(When when, Look look);
   bool receive(Look look);
+  bool read_rings(bool again);
   bool transmit(bool found_nothing, When when);
   bool transmit_and_release();
   void send_batch(std::size_t count);
@@ -158,10 +161,12 @@ class HostDevice final : private DatagramSink {
   std::vector<std::unique_ptr<roce::Train>> trains_;
   std::vector<const roce::Train*> batch_;
   std::uint32_t train_datagrams_;  // what the port said last
+  RecentClock clock_;
   Instant turn_;  // the clock, read once per turn
   bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
   unsigned turns_ = 0;
   unsigned arrival_turn_ = 0;  // when something last came by the port
+  unsigned record_turn_ = 0;   // or by a ring
 
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
   // what is ended there ends there alone.
