@@ -8,12 +8,30 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/sanitizer.h"
+
 namespace verbena::fault_guard {
 
 namespace {
 
+// Where run() comes back to. What the compiler brings saves three words, sigsetjmp() all registers; sanitizers follow
+// only that one.
+#if defined(__x86_64__) && !defined(VERBENA_THREAD_SANITIZER) && !defined(VERBENA_ADDRESS_SANITIZER)
+struct Landing {
+  void* words[5];
+};
+#define VERBENA_LAND(here) __builtin_setjmp((here).words)
+[[noreturn]] void jump_to(Landing& there) { __builtin_longjmp(there.words, 1); }
+#else
+struct Landing {
+  sigjmp_buf words;
+};
+#define VERBENA_LAND(here) sigsetjmp((here).words, 0)
+[[noreturn]] void jump_to(Landing& there) { ::siglongjmp(there.words, 1); }
+#endif
+
 // Where this thread lands. Read by a signal handler: of the kind that needs no allocation when first touched.
-__attribute__((tls_model("initial-exec"))) thread_local constinit sigjmp_buf* landing = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local constinit Landing* landing = nullptr;
 
 struct sigaction previous_segv;
 struct sigaction previous_bus;
@@ -34,13 +52,13 @@ void pass_on(int number, siginfo_t* info, void* context) {
 
 // A signal that somebody sent is no fault.
 void handle(int number, siginfo_t* info, void* context) {
-  sigjmp_buf* const there = landing;
+  Landing* const there = landing;
   if (there == nullptr || info->si_code <= 0) return pass_on(number, info, context);
   landing = nullptr;
   // The jump does not bring back which signals were blocked before the fault; saving that beforehand would cost a
   // system call each time.
   ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
-  ::siglongjmp(*there, 1);
+  jump_to(*there);
 }
 
 void install_one(int number, struct sigaction& before) {
@@ -71,9 +89,9 @@ bool is_installed() { return is_ours(SIGSEGV) && is_ours(SIGBUS); }
 
 // The signal fences keep the landing where it is, before and after what it is for.
 bool detail::run(void (*f)(void*), void* argument) {
-  sigjmp_buf* const outer = landing;
-  sigjmp_buf here;
-  if (sigsetjmp(here, 0) != 0) {
+  Landing* const outer = landing;
+  Landing here;
+  if (VERBENA_LAND(here) != 0) {
     landing = outer;
     return false;
   }
