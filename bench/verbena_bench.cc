@@ -179,11 +179,11 @@ class End {
 
   // The next of a few sends that go round; waits for its previous use. A WRITE within the host need be none.
   void send_one() {
-    if (options_.op == "write" && connection_->try_write_now(source_.bytes(), remote_)) return;
+    if (writes_ && connection_->try_write_now(source_.bytes(), remote_)) return;
     Operation& op = sends_[sent_++ % kSends];
     engine_.run_until([&] { return !op.in_flight(); });
     const bool fits_inline = options_.size <= connection_->queues().max_inline_bytes;
-    if (options_.op == "write")
+    if (writes_)
       connection_->write(op, source_.local(), remote_, fits_inline ? SendFlags::Inline : SendFlags::None);
     else
       connection_->send(op, source_.local(), fits_inline ? SendFlags::Inline : SendFlags::None);
@@ -236,7 +236,7 @@ class End {
       const Instant before = engine_.now();
       source_.bytes().back() = static_cast<std::byte>(turn);
       send_one();
-      if (options_.op == "write")
+      if (writes_)
         await_byte(static_cast<std::byte>(turn));
       else
         engine_.run_until([&] { return received_ >= turn || ended(); });
@@ -259,7 +259,7 @@ class End {
       if (started++ >= total) return;
       if (options_.op == "read")
         connection_->read(op, source_.local(), remote_);
-      else if (options_.op == "write")
+      else if (writes_)
         connection_->write(op, source_.local(), remote_);
       else
         connection_->send(op, source_.local());
@@ -283,6 +283,7 @@ class End {
   }
 
   const Options options_;
+  const bool writes_ = options_.op == "write";
   Device device_;
   ProgressEngine engine_;
   MemoryRegion source_, target_;

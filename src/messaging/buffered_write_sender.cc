@@ -233,8 +233,8 @@ bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
   ScatterGather piece{reinterpret_cast<std::uintptr_t>(image), write.zero_bytes + write.bytes, {}};
   if (write.source == ring::RemoteWrite::Source::Word)
     piece.address = reinterpret_cast<std::uintptr_t>(&write.word);
-  else
-    std::memset(image, 0, write.zero_bytes);
+  else if (write.zero_bytes != 0)
+    std::memset(image, 0, ring::kWordBytes);
   SendRequest request;
   request.opcode = SendOpcode::RdmaWrite;
   request.local = {&piece, 1};

@@ -161,18 +161,19 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
 }
 
 bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
-  PieceSet named;
   const bool pulled = cut.pieces != 0;
-  if (!(pulled ? name_payload(cut, named) : copy_payload(wqe, cut, to + cut.head))) return false;
+  if (!pulled && !copy_payload(wqe, cut, to + cut.head)) return false;
   const std::uint32_t number = state_.current - state_.first;
   const Placement placement = pulled ? Placement::InMemory : Placement::InRecord;
   if (state_.began) {
-    emit(Continuation{number, 0, 0, placement, named}, to);
+    Continuation more{.number = number, .placement = placement};
+    if (pulled && !name_payload(cut, more.pieces)) return false;
+    emit(more, to);
     return true;
   }
   Request request = request_of(wqe, number);
   request.placement = placement;
-  request.pieces = named;
+  if (pulled && !name_payload(cut, request.pieces)) return false;
   emit(request, to);
   return true;
 }

@@ -253,6 +253,7 @@ void Transport::check_drained() {
 }
 
 bool Transport::ready(Instant now) const {
+  if (requester_.is_idle() && !responder_.owes_answer()) return false;  // mostly
   if (!writes() || peer_ended_) return false;
   const bool data = sends() && requester_.ready();
   const bool answers = responder_.ready(now, data);
@@ -290,11 +291,10 @@ bool Transport::write_turn(Instant now) {
   const std::uint32_t limit = out.capacity() / 4;
   bool answers = answers_first_;
   for (int turn = 0; turn < 2; ++turn, answers = !answers) {
-    const bool data = sends() && requester_.ready();
     Written written;
     if (answers)
-      written = responder_.write(now, data, limit);
-    else if (data)
+      written = responder_.write(now, sends() && requester_.ready(), limit);
+    else if (sends())
       written = requester_.write(now, limit);
     if (!written.blocked) continue;
     answers_first_ = written.anything ? !answers : answers;
