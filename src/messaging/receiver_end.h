@@ -12,6 +12,7 @@
 
 #include "messaging/calling.h"
 #include "messaging/control.h"
+#include "messaging/looking.h"
 #include "messaging/offer.h"
 #include "verbena/messaging/receiver.h"
 
@@ -234,6 +235,7 @@ class ReceiverEnd {
   std::optional<Error> last_error_;
   Tick tick_;
   std::size_t turn_ = 0;  // whose messages were looked for last
+  Arrivals arrivals_;
   Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;
   std::shared_ptr<const std::function<void(Message)>> on_message_;

@@ -25,13 +25,16 @@ bool ReceiverEnd::has_end_to_tell() const {
          });
 }
 
-// Memory first; of what comes without a completion several times, as driving the engine takes longer than a look.
+// Memory first. Where messages come by themselves it is looked at several times, as driving the engine takes longer.
 std::size_t ReceiverEnd::receive(std::span<Message> out) {
-  const std::size_t looks_each = kLooksPerRun / std::max<std::size_t>(peers_.size(), 1);
-  for (std::size_t left = looks() ? std::max<std::size_t>(looks_each, 1) : 1; left > 0; --left)
-    if (const std::size_t count = take(out); count != 0) return count;
+  if (const std::size_t count = take(out); count != 0) return count;
+  if (looks() && arrivals_.come_by_themselves())
+    for (std::size_t left = kLooksPerRun / std::max<std::size_t>(peers_.size(), 1); left > 1; --left)
+      if (const std::size_t count = take(out); count != 0) return arrivals_.on_look(), count;
   engine_.run_once();
-  return take(out);
+  const std::size_t count = take(out);
+  if (count != 0) arrivals_.on_run();
+  return count;
 }
 
 Error ReceiverEnd::over_error() const {

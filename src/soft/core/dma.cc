@@ -55,7 +55,7 @@ void store(std::byte* to, std::span<const std::byte> from, bool publish) {
   shared_order::release();
   if (!publish) return copy_in(to, from.data(), n);
   if (n >= 8 && is_aligned8(to + n)) {
-    copy_in(to, from.data(), n - 8);
+    if (n != 8) copy_in(to, from.data(), n - 8);
     std::uint64_t word;
     std::memcpy(&word, from.data() + n - 8, 8);
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + n - 8)).store(word, std::memory_order_release);
