@@ -257,7 +257,7 @@ class End {
     const auto next = [&](Operation& op) {
       if (started == warm_up) begin = engine_.now();
       if (started++ >= total) return;
-      if (options_.op == "read")
+      if (reads_)
         connection_->read(op, source_.local(), remote_);
       else if (writes_)
         connection_->write(op, source_.local(), remote_);
@@ -283,7 +283,7 @@ class End {
   }
 
   const Options options_;
-  const bool writes_ = options_.op == "write";
+  const bool writes_ = options_.op == "write", reads_ = options_.op == "read";
   Device device_;
   ProgressEngine engine_;
   MemoryRegion source_, target_;
