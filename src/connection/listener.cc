@@ -2,6 +2,8 @@
 #include "verbena/connection/listener.h"
 
 #include <deque>
+#include <optional>
+#include <utility>
 
 #include "async/describe.h"
 #include "connection/connection_state.h"
@@ -53,9 +55,15 @@ class ListenerState final : public EventHandler {
       : engine_(engine), device_(device), id_(id), arrived_(engine) {
     device_.listeners[static_cast<std::uint64_t>(id_)] = this;
   }
-  ~ListenerState() override {
+  ~ListenerState() override { finish(); }
+  // The listener is being destroyed. Only those who wait below still hold this; they end as Cancelled. May be repeated.
+  void finish() {
+    if (ended_) return;
+    ended_.emplace(ErrorCode::Cancelled, "accept at " + address().to_string() + ": it was destroyed meanwhile");
     device_.listeners.erase(static_cast<std::uint64_t>(id_));
     static_cast<void>(device_.context().stop_listening(id_));
+    waiting_.clear();
+    arrived_.notify();
   }
   ListenerState(const ListenerState&) = delete;
   ListenerState& operator=(const ListenerState&) = delete;
@@ -76,8 +84,10 @@ class ListenerState final : public EventHandler {
     return nullptr;
   }
 
-  Task<Result<ConnectionRequest>> request(Duration timeout);
-  Task<Result<Connection>> accept(ConnectionOptions options, Duration timeout);
+  // `self` is this, which lives as long as the task.
+  using Self = std::shared_ptr<ListenerState>;
+  Task<Result<ConnectionRequest>> request(Self self, Duration timeout);
+  Task<Result<Connection>> accept(Self self, ConnectionOptions options, Duration timeout);
 
   EngineState& engine() { return engine_; }
   Endpoint address() {
@@ -93,6 +103,7 @@ class ListenerState final : public EventHandler {
   const provider::ListenerId id_;
   std::deque<std::unique_ptr<PendingRequest>> waiting_;
   Changes arrived_;
+  std::optional<Error> ended_;  // the listener is gone
 };
 
 // ---- ConnectionRequest.
@@ -146,10 +157,17 @@ Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) 
 
 // ---- Listener.
 
-Listener::Listener(std::unique_ptr<ListenerState> state) : state_(std::move(state)) {}
+Listener::Listener(std::shared_ptr<ListenerState> state) : state_(std::move(state)) {}
 Listener::Listener(Listener&& other) noexcept = default;
-Listener& Listener::operator=(Listener&& other) noexcept = default;
-Listener::~Listener() = default;
+Listener& Listener::operator=(Listener&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_ != nullptr) state_->finish();
+  state_ = std::move(other.state_);
+  return *this;
+}
+Listener::~Listener() {
+  if (state_ != nullptr) state_->finish();
+}
 
 Result<Listener> Listener::create(ProgressEngine& engine, const ListenOptions& options) {
   AttachedDevice* const device = engine.state().find(options.device);
@@ -157,7 +175,7 @@ Result<Listener> Listener::create(ProgressEngine& engine, const ListenOptions& o
     return Error(ErrorCode::InvalidArgument, "listen: the device is not attached to the engine");
   auto id = device->context().listen(options.port, options.backlog);
   if (!id) return id.error();
-  return Listener{std::make_unique<ListenerState>(engine.state(), *device, *id)};
+  return Listener{std::make_shared<ListenerState>(engine.state(), *device, *id)};
 }
 
 std::uint16_t Listener::port() const { return address().port; }
@@ -170,23 +188,24 @@ std::optional<ConnectionRequest> Listener::poll_request() {
   return ConnectionRequest{std::move(pending)};
 }
 
-Task<Result<ConnectionRequest>> ListenerState::request(Duration timeout) {
+Task<Result<ConnectionRequest>> ListenerState::request(Self /*self*/, Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   std::unique_ptr<PendingRequest> pending = next();
   bool in_time = true;
-  while (in_time && !pending) {
+  while (in_time && !pending && !ended_) {
     in_time = co_await arrived_.wait(deadline);
     pending = next();
   }
   if (pending) co_return ConnectionRequest{std::move(pending)};
+  if (ended_) co_return *ended_;
   co_return Error(ErrorCode::TimedOut, "accept at " + address().to_string() + ": nobody connected within " +
                                            describe::duration(timeout));
 }
 
-Task<Result<Connection>> ListenerState::accept(ConnectionOptions options, Duration timeout) {
+Task<Result<Connection>> ListenerState::accept(Self self, ConnectionOptions options, Duration timeout) {
   EngineState& engine = engine_;
   const Instant deadline = engine.now() + timeout;
-  auto request_of_peer = co_await request(timeout);
+  auto request_of_peer = co_await request(self, timeout);
   if (!request_of_peer) co_return request_of_peer.error();
   auto connection = request_of_peer->accept(options);
   if (!connection) co_return connection.error();
@@ -196,9 +215,11 @@ Task<Result<Connection>> ListenerState::accept(ConnectionOptions options, Durati
   co_return std::move(*connection);
 }
 
-Task<Result<ConnectionRequest>> Listener::async_request(Duration timeout) { return state_->request(timeout); }
+Task<Result<ConnectionRequest>> Listener::async_request(Duration timeout) {
+  return state_->request(state_, timeout);
+}
 Task<Result<Connection>> Listener::async_accept(const ConnectionOptions& options, Duration timeout) {
-  return state_->accept(options, timeout);
+  return state_->accept(state_, options, timeout);
 }
 Result<ConnectionRequest> Listener::wait_request(Duration timeout) {
   return state_->engine().run(async_request(timeout));

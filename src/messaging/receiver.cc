@@ -30,10 +30,17 @@ Result<Message> Receiving::await_resume() {
 
 // ---- Receiver.
 
-Receiver::Receiver(std::unique_ptr<ReceiverEnd> end) : end_(std::move(end)) {}
+Receiver::Receiver(std::shared_ptr<ReceiverEnd> end) : end_(std::move(end)) {}
 Receiver::Receiver(Receiver&& other) noexcept = default;
-Receiver& Receiver::operator=(Receiver&& other) noexcept = default;
-Receiver::~Receiver() = default;
+Receiver& Receiver::operator=(Receiver&& other) noexcept {
+  if (this == &other) return *this;
+  if (end_ != nullptr) end_->drop_peers();
+  end_ = std::move(other.end_);
+  return *this;
+}
+Receiver::~Receiver() {
+  if (end_ != nullptr) end_->drop_peers();
+}
 
 Result<Receiver> Receiver::create(ProgressEngine& engine, const Options& options) {
   auto end = ReceiverEnd::create(engine, options);
@@ -43,10 +50,10 @@ Result<Receiver> Receiver::create(ProgressEngine& engine, const Options& options
 
 Result<PeerId> Receiver::accept(ConnectionRequest request) { return end_->accept(std::move(request)); }
 Result<PeerId> Receiver::connect(std::string_view address) {
-  return end_->engine().run(end_->connect(std::string(address)));
+  return end_->engine().run(end_->connect(end_, std::string(address)));
 }
 Task<Result<PeerId>> Receiver::async_connect(std::string_view address) {
-  return end_->connect(std::string(address));
+  return end_->connect(end_, std::string(address));
 }
 bool Receiver::disconnect(PeerId peer) { return end_->disconnect(peer); }
 std::size_t Receiver::peers() const { return end_->live_peers(); }

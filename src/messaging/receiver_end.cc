@@ -27,14 +27,15 @@ ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
 }
 
-ReceiverEnd::~ReceiverEnd() {
-  VERBENA_ASSERT(peers_.empty());
-  if (destroyed_ != nullptr) *destroyed_ = true;
-}
+ReceiverEnd::~ReceiverEnd() { VERBENA_ASSERT(peers_.empty()); }
 
 void ReceiverEnd::drop_peers() {
   cancel_waiting();
+  dropped_ = true;
   while (!peers_.empty()) remove(peers_.back()->id());
+  on_message_ = nullptr;
+  on_peer_end_ = nullptr;
+  if (destroyed_ != nullptr) *std::exchange(destroyed_, nullptr) = true;
 }
 
 Device& ReceiverEnd::device() const {
@@ -162,17 +163,21 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   return peer.id();
 }
 
-Task<Result<PeerId>> ReceiverEnd::connect(std::string address) {
+Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/, std::string address) {
+  const std::string what = "connect a receiver to " + address + ": ";
+  const Error destroyed(ErrorCode::Cancelled, what + "it was destroyed meanwhile");
+  if (dropped_) co_return destroyed;
   auto added = add_peer();
   if (!added) co_return added.error();
   ReceiverPeer& peer = **added;
   const Offer ours = our_offer(&peer, nullptr);
   const auto bytes = ours.to_bytes();
   auto ok = co_await peer.connection_->async_connect_to(address, bytes);
+  if (dropped_) co_return destroyed;  // and the peer with it
   if (ok) {
     auto theirs = Offer::from_bytes(peer.connection_->private_data());
     ok = theirs ? begin(peer, ours, *theirs) : theirs.error();
-    if (!ok) ok = Error(ok.error().code(), "connect a receiver to " + address + ": " + ok.error().context());
+    if (!ok) ok = Error(ok.error().code(), what + ok.error().context());
   }
   if (ok) co_return peer.id();
   remove(peer.id());

@@ -70,12 +70,15 @@ class ReceiverEnd {
  public:
   static Result<std::unique_ptr<ReceiverEnd>> create(ProgressEngine& engine, const Options& options);
   virtual ~ReceiverEnd();
+  // The receiver is being destroyed: see SenderEnd. May be repeated.
+  void drop_peers();
   ReceiverEnd(const ReceiverEnd&) = delete;
   ReceiverEnd& operator=(const ReceiverEnd&) = delete;
 
   // ---- For Receiver and Message.
   Result<PeerId> accept(ConnectionRequest request);
-  Task<Result<PeerId>> connect(std::string address);
+  // `self` is this, which lives as long as the task. Cancelled: the receiver was destroyed meanwhile.
+  Task<Result<PeerId>> connect(std::shared_ptr<ReceiverEnd> self, std::string address);
   bool disconnect(PeerId peer);
   std::size_t live_peers() const;
   std::size_t receive(std::span<Message> out);
@@ -177,7 +180,6 @@ class ReceiverEnd {
     return place_ ? place_(peer.id(), bytes) : std::nullopt;
   }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
-  void drop_peers();
   // poll_one(peer, message) says whether there was one; everybody's next comes before anybody's one after that.
   template <class PollOne>
   std::size_t poll_in_turns(std::span<Message> out, PollOne poll_one) {
@@ -232,6 +234,7 @@ class ReceiverEnd {
   PeerId next_peer_ = 0;
   std::uint64_t taken_peers_ = 0, ended_ = 0;
   bool has_cut_off_ = false;  // somebody waits to be told of its end
+  bool dropped_ = false;      // the receiver is gone
   std::optional<Error> last_error_;
   Tick tick_;
   std::size_t turn_ = 0;  // whose messages were looked for last

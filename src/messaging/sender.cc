@@ -58,10 +58,17 @@ Result<void> Freeing::await_resume() const {
 
 // ---- Sender.
 
-Sender::Sender(std::unique_ptr<SenderEnd> end) : end_(std::move(end)) {}
+Sender::Sender(std::shared_ptr<SenderEnd> end) : end_(std::move(end)) {}
 Sender::Sender(Sender&& other) noexcept = default;
-Sender& Sender::operator=(Sender&& other) noexcept = default;
-Sender::~Sender() = default;
+Sender& Sender::operator=(Sender&& other) noexcept {
+  if (this == &other) return *this;
+  if (end_ != nullptr) end_->drop_connection();
+  end_ = std::move(other.end_);
+  return *this;
+}
+Sender::~Sender() {
+  if (end_ != nullptr) end_->drop_connection();
+}
 
 Result<Sender> Sender::connect(ProgressEngine& engine, std::string_view address, const Options& options) {
   return engine.run(async_connect(engine, address, options));
@@ -135,10 +142,10 @@ void Sender::on_freed(std::function<void(MessageId)> f) { end_->on_freed(std::mo
 void Sender::on_room(std::function<void()> f) { end_->on_room(std::move(f)); }
 
 Result<void> Sender::close(Duration timeout) {
-  Task<Result<void>> closing = end_->close(timeout);
+  Task<Result<void>> closing = end_->close(end_, timeout);
   return end_->engine().run(std::move(closing));
 }
-Task<Result<void>> Sender::async_close(Duration timeout) { return end_->close(timeout); }
+Task<Result<void>> Sender::async_close(Duration timeout) { return end_->close(end_, timeout); }
 Result<void> Sender::status() const { return end_->status(); }
 bool Sender::closed() const { return !end_->is_open(); }
 

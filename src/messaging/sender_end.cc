@@ -26,15 +26,15 @@ SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
 }
 
-SenderEnd::~SenderEnd() {
-  VERBENA_ASSERT(!connection_);
-  if (destroyed_ != nullptr) *destroyed_ = true;
-}
+SenderEnd::~SenderEnd() { VERBENA_ASSERT(!connection_); }
 
 // Those who wait are told while the protocol is still there to be asked.
 void SenderEnd::drop_connection() {
   if (state_ != State::Closed) lose(Error(ErrorCode::Cancelled, "the sender was destroyed"));
   connection_.reset();
+  on_room_ = nullptr;
+  on_freed_ = nullptr;
+  if (destroyed_ != nullptr) *std::exchange(destroyed_, nullptr) = true;
 }
 
 Device& SenderEnd::device() const {
@@ -225,7 +225,7 @@ Result<void> SenderEnd::status() const {
   return {};
 }
 
-Task<Result<void>> SenderEnd::close(Duration timeout) {
+Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duration timeout) {
   if (state_ == State::Closed) co_return finished_ ? Result<void>{} : status();
   if (state_ != State::Open) co_return Error(ErrorCode::WrongState, "close a sender that is not open");
   const Instant deadline = engine_.now() + timeout;
@@ -252,7 +252,7 @@ Task<Result<void>> SenderEnd::close(Duration timeout) {
   error_ = Error(ErrorCode::Flushed, "the sender was closed here");
   while (!freeing_.empty()) freeing_.first().make_ready();
   // The receiver has all of it: whether it still answers is nobody's loss.
-  static_cast<void>(co_await connection_->async_close(deadline - engine_.now()));
+  if (connection_) static_cast<void>(co_await connection_->async_close(deadline - engine_.now()));
   co_return {};
 }
 

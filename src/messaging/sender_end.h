@@ -23,12 +23,15 @@ namespace verbena::messaging {
 //
 // Order of calls: open(), offer(), start(), then put(), commit(), handle_*() in any order; none
 // after the connection was lost or closed. Destruction: the protocol's destructor calls drop_connection()
-// first, so that its memory outlives what the device does with it.
+// first, so that its memory outlives what the device does with it. The sender does so before, when it goes: who
+// closes it still holds this then, and no protocol is called any more.
 class SenderEnd {
  public:
   // The protocol that options.kind names, opened and not connected.
   static Result<std::unique_ptr<SenderEnd>> create(ProgressEngine& engine, const Options& options);
   virtual ~SenderEnd();
+  // The sender is being destroyed. May be repeated.
+  void drop_connection();
   SenderEnd(const SenderEnd&) = delete;
   SenderEnd& operator=(const SenderEnd&) = delete;
 
@@ -48,7 +51,8 @@ class SenderEnd {
   void cancel_waiting();
   void on_freed(std::function<void(MessageId)> f);
   void on_room(std::function<void()> f);
-  Task<Result<void>> close(Duration timeout);
+  // `self` is this, which lives as long as the task. Cancelled: the sender was destroyed meanwhile.
+  Task<Result<void>> close(std::shared_ptr<SenderEnd> self, Duration timeout);
   Result<void> status() const;
   bool is_open() const { return state_ == State::Open; }
   // Why a message was refused, as an error.
@@ -140,7 +144,6 @@ class SenderEnd {
   }
   // The peer breaks the protocol: the connection ends with that error.
   void fail(Error error);
-  void drop_connection();
   static constexpr std::uint32_t kNoSlot = MessageBuffers::kNoSlot;
   MessageBuffers buffers_;  // planned by open()
   SenderCounters counters_;

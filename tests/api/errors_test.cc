@@ -119,6 +119,42 @@ TEST(Connecting, a_wait_for_a_peer_ends_with_its_timeout) {
                "nobody connected within 20 ms");
 }
 
+// Who asked is told: nobody will answer.
+TEST(Connecting, a_callback_may_destroy_the_listener_that_waits_for_a_peer) {
+  Pair pair;
+  const auto connect = [](ProgressEngine& engine, std::string address, std::optional<Error>& error) -> Task<void> {
+    auto connection = co_await Connection::async_connect(engine, address);
+    error = connection.error();
+  };
+  for (const bool takes : {true, false}) {
+    std::optional<Listener> listener = must(Listener::create(pair.engine, {.device = &pair.server}));
+    listener->on_request([&] { listener.reset(); });
+    std::optional<Error> error;
+    pair.engine.spawn(connect(pair.engine, listener->address().to_string(), error));
+    if (takes)
+      expect_error(listener->accept({}, Duration::seconds(60)), ErrorCode::Cancelled, "was destroyed");
+    else
+      expect_error(listener->wait_request(Duration::seconds(60)), ErrorCode::Cancelled, "was destroyed");
+    EXPECT_FALSE(listener);
+    EXPECT_TRUE(pair.engine.run_until([&] { return error.has_value(); }, Duration::seconds(60)));
+    expect_error(*error, ErrorCode::Rejected);
+  }
+}
+
+TEST(Connecting, another_listener_may_take_the_place_of_the_one_that_waits_for_a_peer) {
+  Pair pair;
+  Listener listener = must(Listener::create(pair.engine, {.device = &pair.server}));
+  Listener next = must(Listener::create(pair.engine, {.device = &pair.server}));
+  const std::string place = next.address().to_string();
+  listener.on_request([&] { listener = std::move(next); });
+  Connection nobody = must(Connection::prepare(pair.engine));
+  Task<Result<void>> asking = nobody.async_connect_to(listener.address().to_string());
+  const auto [asked, waited] = pair.engine.run(when_all(std::move(asking), listener.async_accept()));
+  expect_error(asked, ErrorCode::Rejected);
+  expect_error(waited, ErrorCode::Cancelled, "was destroyed");
+  EXPECT_EQ(listener.address().to_string(), place);
+}
+
 TEST(Connecting, an_operation_before_the_connection_is_refused) {
   Pair pair;
   Connection connection = must(Connection::prepare(pair.engine));

@@ -71,12 +71,13 @@ class Listener {
 
   // The oldest waiting request, if any. Does not drive the engine.
   [[nodiscard]] std::optional<ConnectionRequest> poll_request();
-  // Drives the engine until there is one. TimedOut.
+  // Drives the engine until there is one. Errors: TimedOut, Cancelled (a callback or a task destroyed the listener
+  // meanwhile, as it may).
   Result<ConnectionRequest> wait_request(Duration timeout = Duration::forever());
-  // Takes the next request, accepts it and waits until the connection is established. Errors: TimedOut, and those of
-  // ConnectionRequest::accept().
+  // Takes the next request, accepts it and waits until the connection is established. Errors: those of wait_request()
+  // and of ConnectionRequest::accept().
   Result<Connection> accept(const ConnectionOptions& options = {}, Duration timeout = Duration::forever());
-  // The same to be awaited: co_await listener.async_accept(). The listener outlives the task.
+  // The same to be awaited: co_await listener.async_accept().
   Task<Result<ConnectionRequest>> async_request(Duration timeout = Duration::forever());
   Task<Result<Connection>> async_accept(const ConnectionOptions& options = {},
                                         Duration timeout = Duration::forever());
@@ -84,8 +85,8 @@ class Listener {
   void on_request(std::function<void()> handler);
 
  private:
-  explicit Listener(std::unique_ptr<ListenerState> state);
-  std::unique_ptr<ListenerState> state_;
+  explicit Listener(std::shared_ptr<ListenerState> state);
+  std::shared_ptr<ListenerState> state_;  // also of those who wait for peers
 };
 
 }  // namespace verbena

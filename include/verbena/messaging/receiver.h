@@ -110,7 +110,7 @@ class Receiver {
   // Errors: InvalidArgument (options that do not go together, sizes), NotSupported (with exact_kind: the device does
   // not promise the order inside a WRITE that the kind needs), ResourceExhausted.
   static Result<Receiver> create(ProgressEngine& engine, const Options& options = {});
-  explicit Receiver(std::unique_ptr<ReceiverEnd> end);  // for the library
+  explicit Receiver(std::shared_ptr<ReceiverEnd> end);  // for the library
   Receiver(Receiver&& other) noexcept;
   Receiver& operator=(Receiver&& other) noexcept;
   ~Receiver();
@@ -120,7 +120,8 @@ class Receiver {
   // with ours; it is told), ProtocolError (no sender), ResourceExhausted (max_senders are there),
   // ConnectionLost.
   Result<PeerId> accept(ConnectionRequest request);
-  // Connects to a sender that listens. Errors as Sender::connect().
+  // Connects to a sender that listens. Errors as Sender::connect(), and Cancelled (a callback or a task destroyed the
+  // receiver meanwhile, as it may).
   Result<PeerId> connect(std::string_view address);
   Task<Result<PeerId>> async_connect(std::string_view address);
   // Ends with that sender: it is told that its receiver closed. What has arrived can be received. False: no
@@ -163,7 +164,7 @@ class Receiver {
   const ReceiverCounters& counters() const;
 
  private:
-  std::unique_ptr<ReceiverEnd> end_;
+  std::shared_ptr<ReceiverEnd> end_;  // also of those who connect it
 };
 
 }  // namespace verbena::messaging

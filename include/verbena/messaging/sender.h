@@ -139,7 +139,7 @@ class Sender {
   static Result<Sender> accept(ProgressEngine& engine, ConnectionRequest request,
                                const Options& options = {});
 
-  explicit Sender(std::unique_ptr<SenderEnd> end);  // for the library
+  explicit Sender(std::shared_ptr<SenderEnd> end);  // for the library
   Sender(Sender&& other) noexcept;
   Sender& operator=(Sender&& other) noexcept;
   ~Sender();
@@ -177,8 +177,8 @@ class Sender {
   void on_room(std::function<void()> f);
 
   // ---- Ending. Those that wait end as Cancelled; what was taken is received; then the connection is closed.
-  // Errors: TimedOut (the receiver has not got all of it; it is closed here all the same), and what broke it
-  // before.
+  // Errors: TimedOut (the receiver has not got all of it; it is closed here all the same), Cancelled (a callback or
+  // a task destroyed the sender meanwhile, as it may), and what broke it before.
   Result<void> close(Duration timeout = Duration::seconds(5));
   Task<Result<void>> async_close(Duration timeout = Duration::seconds(5));
   // Why nothing goes any more.
@@ -199,7 +199,7 @@ class Sender {
   Endpoint peer() const;
 
  private:
-  std::unique_ptr<SenderEnd> end_;
+  std::shared_ptr<SenderEnd> end_;  // also of those who close it
 };
 
 }  // namespace verbena::messaging

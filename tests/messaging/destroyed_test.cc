@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends that are destroyed while somebody waits for them: by callbacks, and by other tasks.
+#include <tuple>
+#include <utility>
+
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(60);
+
+class Destroyed : public ::testing::TestWithParam<Way> {
+ protected:
+  // Room for one message, so that what becomes of it is told at once.
+  Ends ends{GetParam(), {.max_message_bytes = 64, .depth = 1, .max_senders = 1}};
+  // Who takes part in the other way round: the receiver connects.
+  Receiver other_receiver() { return must(Receiver::create(ends.engine, ends.options)); }
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, Destroyed, ::testing::ValuesIn(every_way()),
+                         [](const auto& way) { return name_of(way.param); });
+
+template <class T>
+Task<void> destroy(std::optional<T>& it) {
+  it.reset();
+  co_return;
+}
+
+TEST_P(Destroyed, a_callback_may_destroy_the_sender_that_close_waits_for) {
+  std::optional<Sender> sender = ends.connect();
+  sender->on_room([&] { sender.reset(); });
+  expect_error(sender->close(kPatience), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_FALSE(sender);
+}
+
+// Memory comes back with the word that the receiver has it all, or before.
+TEST_P(Destroyed, a_callback_may_destroy_the_sender_whose_memory_comes_back_while_close_waits) {
+  std::optional<Sender> sender = ends.connect();
+  ends.receiver->on_message([](Message) {});
+  sender->on_freed([&](messaging::MessageId) { sender.reset(); });
+  ASSERT_TRUE(sender->try_send(text_of_message(0, 0, 30)));
+  if (const auto closed = sender->close(kPatience); !closed)
+    expect_error(closed, ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, who_closes_a_sender_that_is_destroyed_is_told) {
+  std::optional<Sender> sender = ends.connect();
+  const auto [closed, gone] = ends.engine.run(when_all(sender->async_close(kPatience), destroy(sender)));
+  std::ignore = gone;
+  expect_error(closed, ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, a_sender_whose_closing_has_not_begun_is_closed) {
+  std::optional<Sender> sender = ends.connect();
+  Task<Result<void>> closing = sender->async_close(kPatience);
+  sender.reset();
+  expect_error(ends.engine.run(std::move(closing)), ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, another_sender_may_take_the_place_of_the_one_that_close_waits_for) {
+  ends.receiver = must(Receiver::create(ends.engine, [&] {
+    Options there = ends.options;
+    there.connection.device = &ends.server;
+    there.depth = 2;
+    there.max_senders = 2;
+    return there;
+  }()));
+  Sender sender = ends.connect(), next = ends.connect();
+  sender.on_room([&] { sender = std::move(next); });
+  expect_error(sender.close(kPatience), ErrorCode::Cancelled, "was destroyed");
+  must(sender.send(text_of_message(0, 3, 30), kPatience));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 3, 30));
+  must(sender.close(kPatience));
+}
+
+TEST_P(Destroyed, a_callback_may_destroy_the_receiver_that_connects) {
+  std::optional<Receiver> receiver = other_receiver();
+  ends.listener->on_request([&] { receiver.reset(); });
+  expect_error(receiver->connect(ends.listener->address().to_string()), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_FALSE(receiver);
+}
+
+// However far it has come.
+TEST_P(Destroyed, who_connects_a_receiver_that_is_destroyed_is_told) {
+  for (int turns = 0; turns < 12; ++turns) {
+    std::optional<Receiver> receiver = other_receiver();
+    std::optional<Sender> sender;
+    Options there = ends.options;
+    there.connection.device = &ends.server;
+    ends.listener->on_request([&] {
+      if (auto accepted = Sender::accept(ends.engine, *ends.listener->poll_request(), there))
+        sender.emplace(std::move(*accepted));
+    });
+    const auto destroy_late = [&]() -> Task<void> {
+      for (int turn = 0; turn < turns; ++turn) co_await ends.engine.sleep(Duration{});
+      receiver.reset();
+    };
+    const std::string address = ends.listener->address().to_string();
+    const auto [connected, gone] = ends.engine.run(when_all(receiver->async_connect(address), destroy_late()));
+    std::ignore = gone;
+    if (!connected || turns == 0) expect_error(connected, ErrorCode::Cancelled, "was destroyed");
+  }
+}
+
+TEST_P(Destroyed, a_receiver_whose_connecting_has_not_begun_connects_to_nobody) {
+  std::optional<Receiver> receiver = other_receiver();
+  Task<Result<messaging::PeerId>> connecting = receiver->async_connect(ends.listener->address().to_string());
+  receiver.reset();
+  expect_error(ends.engine.run(std::move(connecting)), ErrorCode::Cancelled, "was destroyed");
+  EXPECT_EQ(ends.refused.size(), 0u);
+}
+
+}  // namespace
+}  // namespace verbena
