@@ -226,17 +226,21 @@ void SenderEnd::serve_freeing() {
   while (!still.empty()) freeing_.push_back(still.first());
 }
 
-// Any of these may destroy this end.
+// Any of these may destroy this end, or run the engine: what else is to be told, or looked for, is served inside then.
 void SenderEnd::call_back(const Calling& calling) {
   if (on_freed_ && freed_ > told_freed_) {
     told_freed_ = freed_;
     const auto f = on_freed_;
+    touch();
     f(freed_);
     if (calling.destroyed_it()) return;
   }
   const bool has_room = state_ == State::Closed || (waiting_.empty() && credits() != 0 &&
                                                     (!limiter_.is_on() || limiter_.allows(engine_.now())));
-  if (on_room_ && has_room) std::exchange(on_room_, nullptr)();
+  if (!on_room_ || !has_room) return;
+  const auto f = std::exchange(on_room_, nullptr);
+  touch();
+  f();
 }
 
 // What no completion announces must be looked for, as long as somebody waits for it.

@@ -294,6 +294,37 @@ TEST_P(Waits, memory_that_comes_back_is_told) {
   ASSERT_TRUE(ends.engine.run_until([&] { return told == 2; }, kPatience));
 }
 
+// Everything is sent, and nothing taken yet, when the first memory comes back.
+TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_there_is_room) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 64, .ring_bytes = 4096, .max_senders = 1});
+  Sender sender = ends.connect();
+  while (sender.try_send(text_of_message(0, 0, 256))) {
+  }
+  bool room = false;
+  const auto has_room = [&] { return room; };
+  sender.on_room([&] { room = true; });
+  sender.on_freed([&](messaging::MessageId) { EXPECT_TRUE(ends.engine.run_until(has_room, kPatience)); });
+  const auto take_later = [&]() -> Task<void> {
+    co_await ends.engine.sleep(Duration::milliseconds(20));
+    ends.receiver->on_message([](Message) {});
+  };
+  ends.engine.spawn(take_later());
+  EXPECT_TRUE(ends.engine.run_until(has_room, kPatience));
+}
+
+TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_the_rate_allows_more) {
+  Ends ends(GetParam(),
+            {.max_message_bytes = 100, .depth = 2, .max_senders = 1, .rate = {.messages_per_second = 10, .burst = 1}});
+  ends.receiver->on_message([](Message) {});
+  Sender sender = ends.connect();
+  ASSERT_TRUE(sender.try_send({}));
+  bool room = false;
+  const auto has_room = [&] { return room; };
+  sender.on_room([&] { room = true; });
+  sender.on_freed([&](messaging::MessageId) { EXPECT_TRUE(ends.engine.run_until(has_room, kPatience)); });
+  EXPECT_TRUE(ends.engine.run_until(has_room, kPatience));
+}
+
 TEST_P(Waits, a_limited_sender_keeps_its_rate_and_waits_for_its_turn) {
   constexpr std::int64_t kInterval = 2'000'000;  // ns between messages
   Ends ends(GetParam(), {.max_message_bytes = 100,

@@ -171,9 +171,10 @@ class Sender {
   MessageId freed() const;
   Result<void> wait_freed(MessageId message, Duration timeout = Duration::forever());
   Freeing async_freed(MessageId message, Duration timeout = Duration::forever());
-  // Runs f(freed()) from the engine whenever that has grown.
+  // Runs f(freed()) from the engine whenever that has grown. f may run the engine, and is run inside when it grows
+  // meanwhile.
   void on_freed(std::function<void(MessageId)> f);
-  // Runs f() from the engine once, when something may go that was refused.
+  // Runs f() from the engine once, when something may go that was refused. f may run the engine.
   void on_room(std::function<void()> f);
 
   // ---- Ending. Those that wait end as Cancelled; what was taken is received; then the connection is closed.
