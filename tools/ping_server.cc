@@ -45,6 +45,12 @@ Result<void> PingVisit::accept(ProgressEngine& engine, Device& device, Connectio
   return {};
 }
 
+// What its connection ends, or still finds done, is nobody's to answer.
+PingVisit::~PingVisit() {
+  for (Operation& receive : receives_) receive.on_done([](Operation&) {});
+  for (Operation& send : sends_) send.on_done([](Operation&) {});
+}
+
 ScatterGather PingVisit::buffer(std::size_t index, std::uint32_t bytes) const {
   return region_.local(index * (region_.size() / kBuffers), bytes);
 }

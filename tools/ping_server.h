@@ -19,6 +19,7 @@ class PingVisit {
  public:
   static Result<std::unique_ptr<PingVisit>> create(ProgressEngine& engine, Device& device, const PingRequest& request,
                                                    ConnectionRequest& from);
+  ~PingVisit();
   PingVisit(const PingVisit&) = delete;
   PingVisit& operator=(const PingVisit&) = delete;
 

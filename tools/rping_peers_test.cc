@@ -186,6 +186,32 @@ TEST(RpingServer, tells_of_a_client_that_leaves_in_the_middle) {
                ErrorCode::Disconnected, "in the middle of ping 0");
 }
 
+// A ping that has come, and was not seen, when the server ends is nobody's to answer.
+TEST(RpingServer, does_nothing_more_when_it_ends_in_the_middle) {
+  std::vector<std::string> told;
+  RpingSettings settings;
+  settings.tell = [&](const std::string& text) { told.push_back(text); };
+  Side side;
+  auto server = *RpingServer::create(side.engine, side.device, 0, false, settings);
+  const Endpoint address = server->address();
+  std::atomic<bool> said{false}, over{false};
+  std::jthread other([&] {
+    FalseClient client(address);
+    client.say(client.source());
+    said.store(true);
+    said.notify_one();
+    over.wait(false);
+  });
+  const auto welcomed = [&] { return server->pump([](const RpingVisit&) {}), !told.empty(); };
+  EXPECT_TRUE(side.engine.run_until(welcomed, kPatience));
+  said.wait(false);
+  EXPECT_EQ(told.size(), 1u);
+  server.reset();
+  EXPECT_EQ(told.size(), 1u) << told.back();
+  over.store(true);
+  over.notify_one();
+}
+
 // What the client says of a server that answers every message with `answer_bytes` bytes, and moves no data.
 std::optional<Error> client_meets(std::uint32_t answer_bytes) {
   Side there;

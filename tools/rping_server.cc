@@ -44,6 +44,12 @@ Result<void> RpingVisit::accept(ProgressEngine& engine, Device& device, Connecti
   return {};
 }
 
+// What its connection ends, or still finds done, is nobody's to answer.
+RpingVisit::~RpingVisit() {
+  receive_.on_done([](Operation&) {});
+  move_.on_done([](Operation&) {});
+}
+
 Result<void> RpingVisit::status() const {
   if (error_) return *error_;
   auto ended = connection_->status();

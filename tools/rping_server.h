@@ -18,6 +18,7 @@ class RpingVisit {
  public:
   static Result<std::unique_ptr<RpingVisit>> create(ProgressEngine& engine, Device& device,
                                                     const RpingSettings& settings, ConnectionRequest& from);
+  ~RpingVisit();
   RpingVisit(const RpingVisit&) = delete;
   RpingVisit& operator=(const RpingVisit&) = delete;
 
