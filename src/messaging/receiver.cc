@@ -67,7 +67,10 @@ std::optional<Message> Receiver::try_receive() {
   return message;
 }
 std::size_t Receiver::try_receive(std::span<Message> out) { return end_->receive(out); }
-Result<Message> Receiver::receive(Duration timeout) { return end_->receive_blocking(timeout); }
+Result<Message> Receiver::receive(Duration timeout) {
+  const auto end = end_;  // what it waits for may destroy this
+  return end->receive_blocking(timeout);
+}
 Receiving Receiver::async_receive(Duration timeout) { return {*end_, end_->engine().now() + timeout}; }
 void Receiver::cancel_waiting() { end_->cancel_waiting(); }
 void Receiver::on_message(std::function<void(Message)> f) { end_->on_message(std::move(f)); }

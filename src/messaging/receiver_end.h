@@ -85,8 +85,8 @@ class ReceiverEnd {
   Result<Message> receive_blocking(Duration timeout);
   // What is here, without driving the engine.
   std::size_t take(std::span<Message> out);
-  // No sender is left, and there was one.
-  bool is_over() const { return taken_peers_ != 0 && taken_peers_ == ended_; }
+  // No sender is left, and there was one; or the receiver is gone.
+  bool is_over() const { return dropped_ || (taken_peers_ != 0 && taken_peers_ == ended_); }
   Error over_error() const;
   void wait_for_message(Receiving& receiving, std::coroutine_handle<> who);
   void cancel_waiting();

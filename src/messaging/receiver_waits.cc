@@ -31,13 +31,15 @@ std::size_t ReceiverEnd::receive(std::span<Message> out) {
   if (looks() && arrivals_.come_by_themselves())
     for (std::size_t left = kLooksPerRun / std::max<std::size_t>(peers_.size(), 1); left > 1; --left)
       if (const std::size_t count = take(out); count != 0) return arrivals_.on_look(), count;
+  const Calling calling(destroyed_, tick_);
   engine_.run_once();
-  const std::size_t count = take(out);
+  const std::size_t count = calling.destroyed_it() ? 0 : take(out);
   if (count != 0) arrivals_.on_run();
   return count;
 }
 
 Error ReceiverEnd::over_error() const {
+  if (dropped_) return Error(ErrorCode::Cancelled, "receive a message: the receiver was destroyed meanwhile");
   return last_error_ ? *last_error_ : Error(ErrorCode::Disconnected, "there is no sender");
 }
 

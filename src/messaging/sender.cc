@@ -118,10 +118,12 @@ SendResult Sender::try_commit(Reservation& reservation, std::uint32_t bytes) {
 }
 
 Result<MessageId> Sender::send(std::span<const std::byte> message, Duration timeout) {
-  return end_->send_blocking(Outgoing::copy(message), timeout);
+  const auto end = end_;  // what it waits for may destroy this
+  return end->send_blocking(Outgoing::copy(message), timeout);
 }
 Result<MessageId> Sender::lend(const LentMemory& message, Duration timeout) {
-  return end_->send_blocking(Outgoing::lend(message), timeout);
+  const auto end = end_;
+  return end->send_blocking(Outgoing::lend(message), timeout);
 }
 Sending Sender::async_send(std::span<const std::byte> message, Duration timeout) {
   return {*end_, Outgoing::copy(message), end_->deadline_of(timeout)};
@@ -133,7 +135,8 @@ void Sender::cancel_waiting() { end_->cancel_waiting(); }
 
 MessageId Sender::freed() const { return end_->freed(); }
 Result<void> Sender::wait_freed(MessageId message, Duration timeout) {
-  return end_->wait_freed(message, timeout);
+  const auto end = end_;
+  return end->wait_freed(message, timeout);
 }
 Freeing Sender::async_freed(MessageId message, Duration timeout) {
   return {*end_, message, end_->deadline_of(timeout)};

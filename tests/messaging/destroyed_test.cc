@@ -75,6 +75,32 @@ TEST_P(Destroyed, another_sender_may_take_the_place_of_the_one_that_close_waits_
   must(sender.close(kPatience));
 }
 
+TEST_P(Destroyed, a_sender_that_waits_for_room_may_be_destroyed) {
+  std::optional<Sender> sender = ends.connect();
+  while (sender->try_send(text_of_message(0, 0, 30))) continue;
+  ends.engine.spawn(destroy(sender));
+  expect_error(sender->send(text_of_message(0, 1, 30), kPatience), ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, a_sender_that_waits_for_its_memory_may_be_destroyed) {
+  std::optional<Sender> sender = ends.connect();
+  ends.engine.spawn(destroy(sender));
+  expect_error(sender->wait_freed(1, kPatience), ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, a_receiver_that_waits_for_a_message_may_be_destroyed) {
+  const Sender sender = ends.connect();
+  ends.engine.spawn(destroy(ends.receiver));
+  expect_error(ends.receiver->receive(kPatience), ErrorCode::Cancelled, "was destroyed");
+}
+
+TEST_P(Destroyed, a_receiver_that_looks_for_a_message_may_be_destroyed) {
+  const Sender sender = ends.connect();
+  ends.engine.spawn(destroy(ends.receiver));
+  EXPECT_FALSE(ends.receiver->try_receive());
+  EXPECT_FALSE(ends.receiver);
+}
+
 TEST_P(Destroyed, a_callback_may_destroy_the_receiver_that_connects) {
   std::optional<Receiver> receiver = other_receiver();
   ends.listener->on_request([&] { receiver.reset(); });
