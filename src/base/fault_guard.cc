@@ -18,12 +18,14 @@ namespace {
 // only that one.
 #if defined(__x86_64__) && !defined(VERBENA_THREAD_SANITIZER) && !defined(VERBENA_ADDRESS_SANITIZER)
 struct Landing {
+  Landing* outer;
   void* words[5];
 };
 #define VERBENA_LAND(here) __builtin_setjmp((here).words)
 [[noreturn]] void jump_to(Landing& there) { __builtin_longjmp(there.words, 1); }
 #else
 struct Landing {
+  Landing* outer;
   sigjmp_buf words;
 };
 #define VERBENA_LAND(here) sigsetjmp((here).words, 0)
@@ -54,7 +56,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
 void handle(int number, siginfo_t* info, void* context) {
   Landing* const there = landing;
   if (there == nullptr || info->si_code <= 0) return pass_on(number, info, context);
-  landing = nullptr;
+  landing = there->outer;
   // The jump does not bring back which signals were blocked before the fault; saving that beforehand would cost a
   // system call each time.
   ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
@@ -89,17 +91,14 @@ bool is_installed() { return is_ours(SIGSEGV) && is_ours(SIGBUS); }
 
 // The signal fences keep the landing where it is, before and after what it is for.
 bool detail::run(void (*f)(void*), void* argument) {
-  Landing* const outer = landing;
   Landing here;
-  if (VERBENA_LAND(here) != 0) {
-    landing = outer;
-    return false;
-  }
+  here.outer = landing;
+  if (VERBENA_LAND(here) != 0) return false;  // who jumped here has put the outer one back
   landing = &here;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   f(argument);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  landing = outer;
+  landing = here.outer;
   return true;
 }
 
