@@ -20,8 +20,10 @@ namespace {
 constexpr std::size_t kTrainsPerBatch = 16;
 constexpr std::size_t kMostSleptOn = 8;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
-// Who polls and has rings only looks elsewhere once in so many turns, after as many in which nothing came from there.
+// Who polls and has rings only looks elsewhere once in so many turns, or so long, after as many turns in which nothing
+// came from there.
 constexpr unsigned kTurnsBetweenLooks = 128;
+constexpr Duration kLongestBetweenLooks = Duration::microseconds(50);
 constexpr int kLooksPerTurn = 4;
 constexpr Duration kLease = Duration::microseconds(200);
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
@@ -101,7 +103,13 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
 bool HostDevice::receive(Look look) {
   if (inherited_) return false;
   if (look == Look::Later) return true;
-  const bool all = ++turns_ % kTurnsBetweenLooks == 0 || look == Look::Everywhere;
+  ++turns_;
+  const bool all = look == Look::Everywhere || turns_ - look_turn_ >= kTurnsBetweenLooks ||
+                   turn_ - looked_at_ >= kLongestBetweenLooks;
+  if (all) {
+    look_turn_ = turns_;
+    looked_at_ = turn_;
+  }
   bool any = false;
   if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) {
     any = port_->receive(*this);

@@ -165,6 +165,8 @@ class HostDevice final : private DatagramSink {
   Instant turn_;  // the clock, read once per turn
   bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
   unsigned turns_ = 0;
+  unsigned look_turn_ = 0;  // when everything was looked at
+  Instant looked_at_;
   unsigned arrival_turn_ = 0;  // when something last came by the port
   unsigned record_turn_ = 0;   // or by a ring
 
