@@ -3,6 +3,7 @@
 #include "verbena/messaging/receiver.h"
 
 #include <string>
+#include <utility>
 
 #include "async/engine_state.h"
 #include "messaging/receiver_end.h"
@@ -34,8 +35,8 @@ Receiver::Receiver(std::shared_ptr<ReceiverEnd> end) : end_(std::move(end)) {}
 Receiver::Receiver(Receiver&& other) noexcept = default;
 Receiver& Receiver::operator=(Receiver&& other) noexcept {
   if (this == &other) return *this;
-  if (end_ != nullptr) end_->drop_peers();
-  end_ = std::move(other.end_);
+  const auto old = std::exchange(end_, std::move(other.end_));  // callbacks find the new one
+  if (old != nullptr) old->drop_peers();
   return *this;
 }
 Receiver::~Receiver() {

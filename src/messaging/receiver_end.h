@@ -172,6 +172,8 @@ class ReceiverEnd {
   }
   // This sender breaks the protocol: its connection ends with that error.
   void fail(ReceiverPeer& peer, Error error);
+  // The receiver is gone, or goes: its peers do.
+  bool is_dropped() const { return dropped_; }
   // For receives of a receive pool: a SEND came with that immediate.
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);

@@ -10,6 +10,7 @@
 namespace verbena::messaging {
 
 std::size_t ReceiverEnd::take(std::span<Message> out) {
+  if (dropped_) return 0;  // what the protocol still has is of peers that are gone
   const std::size_t count = poll(out);
   counters_.messages += count;
   if (count != 0) look_interval_ = kLookInterval;

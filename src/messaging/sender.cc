@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "messaging/sender_end.h"
 
@@ -62,8 +63,8 @@ Sender::Sender(std::shared_ptr<SenderEnd> end) : end_(std::move(end)) {}
 Sender::Sender(Sender&& other) noexcept = default;
 Sender& Sender::operator=(Sender&& other) noexcept {
   if (this == &other) return *this;
-  if (end_ != nullptr) end_->drop_connection();
-  end_ = std::move(other.end_);
+  const auto old = std::exchange(end_, std::move(other.end_));  // callbacks find the new one
+  if (old != nullptr) old->drop_connection();
   return *this;
 }
 Sender::~Sender() {

@@ -14,7 +14,7 @@ struct SharedReceiveReceiver::Peer final : ReceiverPeer {
   ~Peer() override {
     pool_end.by_qpn_.erase(qpn);
     for (const std::uint32_t slot : early)
-      if (!pool_end.ending_) pool_end.receives_[slot].submit();
+      if (!pool_end.is_dropped()) pool_end.receives_[slot].submit();
     pool_end.spare_ += window == 0 ? 0 : window - 1;
   }
 
@@ -60,7 +60,6 @@ Result<void> SharedReceiveReceiver::open() {
 }
 
 SharedReceiveReceiver::~SharedReceiveReceiver() {
-  ending_ = true;
   drop_peers();
   receives_.reset();
 }
@@ -130,7 +129,7 @@ bool SharedReceiveReceiver::is_empty(const ReceiverPeer& peer) const {
 // ---- Messages.
 
 void SharedReceiveReceiver::handle_done(std::uint32_t slot) {
-  if (ending_) return;
+  if (is_dropped()) return;
   Operation& receive = receives_[slot];
   const auto outcome = receive.result();
   const auto found = outcome ? by_qpn_.find(outcome->qpn.value()) : by_qpn_.end();

@@ -59,7 +59,6 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   std::unique_ptr<Operation[]> receives_;  // by slot
   std::uint32_t slots_ = 0;
   std::uint32_t spare_ = 0;  // of the pool's, promised to nobody and kept for nobody
-  bool ending_ = false;
   std::unordered_map<std::uint32_t, Peer*> by_qpn_;
   WaitingQueue<Ready> ready_;  // messages that wait to be taken
 };

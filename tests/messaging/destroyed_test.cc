@@ -94,6 +94,15 @@ TEST_P(Destroyed, a_receiver_that_waits_for_a_message_may_be_destroyed) {
   expect_error(ends.receiver->receive(kPatience), ErrorCode::Cancelled, "was destroyed");
 }
 
+// Arrived, and not handed out: it goes with its receiver.
+TEST_P(Destroyed, a_receiver_may_be_destroyed_in_the_turn_in_which_its_message_comes) {
+  Sender sender = ends.connect();
+  ASSERT_TRUE(sender.try_send(text_of_message(0, 0, 30)));
+  ends.engine.spawn(destroy(ends.receiver));
+  if (const auto message = ends.receiver->receive(kPatience); !message)
+    expect_error(message, ErrorCode::Cancelled, "was destroyed");
+}
+
 TEST_P(Destroyed, a_receiver_that_looks_for_a_message_may_be_destroyed) {
   const Sender sender = ends.connect();
   ends.engine.spawn(destroy(ends.receiver));
