@@ -34,7 +34,7 @@ class Answers {
   void push(const Fetch& fetch) {
     if (ring_.empty()) ring_.resize(max_fetches_);
     ring_[(head_ + count_++) % ring_.size()] = fetch;
-    owed_ = 0;
+    settle();
   }
   bool any_fetch() const { return count_ != 0; }
   Fetch& fetch() { return ring_[head_]; }
@@ -44,14 +44,22 @@ class Answers {
     --count_;
   }
 
-  // All up to `number` is done. Returns whether something was owed before.
+  // All up to `number` is done: an acknowledgement is owed. Returns whether one was before.
   bool owe(Instant now, std::uint32_t number) {
     number_ = number;
     if (owed_ == 0) since_ = now;
     return owed_++ != 0;
   }
-  void settle() { owed_ = 0; }
+  void settle() {
+    owed_ = 0;
+    due_ = false;
+  }
   std::uint32_t owed() const { return owed_; }
+  // What is owed waits no longer.
+  void make_due() { due_ = owed_ != 0; }
+  bool due() const { return due_; }
+  // Nothing but an acknowledgement: a request of ours may carry it.
+  bool is_only_owed() const { return owed_ != 0 && count_ == 0 && !says_no(); }
   std::uint32_t number() const { return number_; }
   Instant since() const { return since_; }
 
@@ -60,7 +68,7 @@ class Answers {
     no_ = kind;
     code_ = code;
     number_ = number;
-    owed_ = 0;
+    settle();
   }
   bool says_no() const { return no_ != RecordKind::Acknowledge; }
   void said_no() { no_ = RecordKind::Acknowledge; }
@@ -83,6 +91,7 @@ class Answers {
   std::uint8_t code_ = 0;
   std::uint32_t number_ = 0;
   std::uint32_t owed_ = 0;  // requests since the last answer
+  bool due_ = false;
   Instant since_;
 };
 

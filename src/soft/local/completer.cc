@@ -64,6 +64,13 @@ bool Completer::handle(Instant now, const Response& response, std::span<const st
   return true;
 }
 
+bool Completer::handle_acknowledged(Instant now, std::uint16_t low) {
+  const std::uint32_t oldest = link_.qp.send_queue().retired() - state_.first;
+  Response response;
+  response.number = oldest + static_cast<std::uint16_t>(low - oldest);
+  return handle(now, response, {});
+}
+
 void Completer::complete_oldest() {
   core::SendQueue& queue = link_.qp.send_queue();
   const SendWqe& wqe = queue.at(queue.retired());
@@ -182,11 +189,9 @@ void Completer::handle_atomic_result(const Response& response) {
 
 // From now on the peer's silence counts anew, if anything is to be answered.
 void Completer::begin_period(Instant now) {
-  const std::uint8_t code = link_.qp.attributes().timeout;
   state_.period_end = Instant::never();
-  if (code == 0 || (!state_.began && is_oldest(state_.current))) return;
-  state_.period_end = now + core::ack_timeout(code);
-  state_.consumed = link_.channel->out.consumed();
+  if (!state_.began && is_oldest(state_.current)) return;
+  state_.begin_period(now, link_.qp.attributes().timeout, link_.channel->out.consumed());
 }
 
 void Completer::handle_timeout(Instant now) {

@@ -15,6 +15,8 @@ class Completer {
   void start();  // at RTS
   // `payload`: of a READ's answer, in shared memory. False: no honest peer says that.
   bool handle(Instant now, const Response& response, std::span<const std::byte> payload);
+  // What a request says in passing: the lower half of the number up to which all is done.
+  bool handle_acknowledged(Instant now, std::uint16_t low);
   void handle_timeout(Instant now);
   Instant deadline() const { return state_.rnr_waiting ? state_.rnr_until : state_.period_end; }
 

@@ -86,6 +86,39 @@ TEST_F(HostilePeer, q011_an_acknowledgement_that_comes_twice_breaks_the_connecti
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
 }
 
+TEST_F(HostilePeer, q012_a_request_that_acknowledges_what_was_never_asked_breaks_the_connection) {
+  for (const std::uint16_t acknowledged : std::initializer_list<std::uint16_t>{0, 1, 0x8000, 0xffff}) {
+    SCOPED_TRACE(acknowledged);
+    Pair fresh;
+    RingProducer to_a(fresh.ring_to_a().memory());
+    fresh.a.receive(1, 0, 64);
+    Request request;
+    request.acknowledges = true;
+    request.acknowledged = acknowledged;
+    const auto at = to_a.try_reserve(static_cast<std::uint16_t>(kind_of(request)), head_bytes(request));
+    ASSERT_TRUE(at);
+    emit(request, to_a.memory().data() + *at);
+    to_a.publish();
+    EXPECT_TRUE(fresh.a.transport->handle_records(fresh.now));
+    EXPECT_EQ(fresh.a.qp->state(), QueuePairState::Error);
+    EXPECT_EQ(fresh.a.happened(), Events{AsyncEventType::QpFatal});
+  }
+}
+
+TEST_F(HostilePeer, q010_a_request_that_acknowledges_beyond_an_open_read_is_a_bad_response_and_not_executed) {
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 0);
+  pair.a.receive(3, 0, 64);
+  pair.a.transport->emit(pair.now);
+  Request request;
+  request.acknowledges = true;
+  request.acknowledged = 1;
+  ask(request, 0);
+  deliver();
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::BadResponse, Status::Flushed}));
+  EXPECT_EQ(statuses(pair.a.received()), Statuses{Status::Flushed});
+}
+
 TEST_F(HostilePeer, q010_an_acknowledgement_beyond_an_open_read_is_a_bad_response) {
   pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
   pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 8, pair.b, 0);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kRequestBytes = 16, kRemoteBytes = 16, kAtomicBytes = 16;
 constexpr std::uint32_t kResponseBytes = 8, kResultBytes = 8;
-constexpr std::uint8_t kSolicited = 1;
+constexpr std::uint8_t kSolicited = 1, kAcknowledges = 2;
 
 // The beginning of a record. Each word of shared memory is loaded at most once: the caller keeps what it got.
 class Head {
@@ -51,12 +51,13 @@ class Writer {
   std::byte* to_;
 };
 
-// The second half of the first word: flags or code, placement, zero.
-constexpr std::uint32_t details(std::uint8_t first, Placement placement) {
-  return std::uint32_t{first} | static_cast<std::uint32_t>(placement) << 8;
+// The second half of the first word: flags or code, placement, what a request acknowledges.
+constexpr std::uint32_t details(std::uint8_t first, Placement placement, std::uint16_t last = 0) {
+  return std::uint32_t{first} | static_cast<std::uint32_t>(placement) << 8 | std::uint32_t{last} << 16;
 }
 constexpr std::uint8_t first_of(std::uint32_t details) { return static_cast<std::uint8_t>(details); }
 constexpr std::uint8_t placement_of(std::uint32_t details) { return static_cast<std::uint8_t>(details >> 8); }
+constexpr std::uint16_t last_of(std::uint32_t details) { return static_cast<std::uint16_t>(details >> 16); }
 
 bool is_known(std::uint8_t placement) { return placement <= static_cast<std::uint8_t>(Placement::InMemory); }
 bool is_write(SendOpcode opcode) {
@@ -155,9 +156,12 @@ bool parse(std::uint16_t kind, std::span<const std::byte> record, Request& reque
   const std::uint64_t first = head.word(0), second = head.word(1);
   const std::uint32_t rest = high(first);
   const std::uint8_t flags = first_of(rest), placement = placement_of(rest);
-  if (flags > kSolicited || !is_known(placement) || rest >> 16 != 0) return false;
+  if (flags > (kSolicited | kAcknowledges) || !is_known(placement)) return false;
   request.number = low(first);
-  request.solicited = flags == kSolicited;
+  request.solicited = (flags & kSolicited) != 0;
+  request.acknowledges = (flags & kAcknowledges) != 0;
+  request.acknowledged = last_of(rest);
+  if (!request.acknowledges && request.acknowledged != 0) return false;
   request.placement = static_cast<Placement>(placement);
   request.length = low(second);
   request.immediate = std::bit_cast<std::array<std::byte, 4>>(high(second));
@@ -186,7 +190,7 @@ std::optional<Continuation> parse_continuation(std::span<const std::byte> record
   const Head head(record);
   const std::uint64_t word = head.word(0);
   const std::uint32_t rest = high(word), more = static_cast<std::uint32_t>(record.size()) - kContinuationHeadBytes;
-  if (first_of(rest) != 0 || !is_known(placement_of(rest)) || rest >> 16 != 0) return std::nullopt;
+  if (first_of(rest) != 0 || !is_known(placement_of(rest)) || last_of(rest) != 0) return std::nullopt;
   Continuation continuation;
   continuation.number = low(word);
   continuation.placement = static_cast<Placement>(placement_of(rest));
@@ -207,7 +211,7 @@ bool parse(std::uint16_t kind, std::span<const std::byte> record, Response& resp
   const std::uint32_t rest = high(word);
   response.kind = static_cast<RecordKind>(kind);
   response.code = first_of(rest);
-  if (!is_code(response.kind, response.code) || !is_known(placement_of(rest)) || rest >> 16 != 0)
+  if (!is_code(response.kind, response.code) || !is_known(placement_of(rest)) || last_of(rest) != 0)
     return false;
   response.number = low(word);
   response.placement = static_cast<Placement>(placement_of(rest));
@@ -229,9 +233,11 @@ std::uint32_t head_bytes(const Response& response) {
          response.pieces.count * kPieceBytes;
 }
 
-void emit(const Request& request, std::byte* to) {
+void emit(const RequestHead& request, std::byte* to) {
   Writer writer(to);
-  writer.put(joined(request.number, details(request.solicited ? kSolicited : 0, request.placement)));
+  const int flags = (request.solicited ? kSolicited : 0) | (request.acknowledges ? kAcknowledges : 0);
+  writer.put(joined(request.number,
+                    details(static_cast<std::uint8_t>(flags), request.placement, request.acknowledged)));
   writer.put(joined(request.length, std::bit_cast<std::uint32_t>(request.immediate)));
   if (has_remote(request.opcode)) {
     writer.put(request.remote_address);
@@ -241,7 +247,11 @@ void emit(const Request& request, std::byte* to) {
     writer.put(request.compare);
     writer.put(request.swap_or_add);
   }
-  writer.put(request.pieces);
+}
+
+void emit(const Request& request, std::byte* to) {
+  emit(static_cast<const RequestHead&>(request), to);
+  Writer(to + fixed_bytes(request.opcode)).put(request.pieces);
 }
 
 void emit(const Continuation& continuation, std::byte* to) {

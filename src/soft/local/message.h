@@ -4,7 +4,8 @@
 // checked as a whole: what comes out of parse is private and holds the rules below. Payload stays where it is, and is
 // moved once.
 //
-//   request        0 number (4)  4 flags (1)  5 placement (1)  6 0 (2)  8 length (4)  12 immediate or 0 (4)
+//   request        0 number (4)  4 flags (1)  5 placement (1)  6 acknowledged or 0 (2)  8 length (4)
+//                  12 immediate or 0 (4)
 //     WRITE, READ, atomics:     16 remote address (8)  24 R_Key (4)  28 0 (4)
 //     atomics:                  32 compare or 0 (8)  40 swap or add (8)
 //     then all or the beginning of the payload, or 1 to 4 pieces that name as much
@@ -73,9 +74,11 @@ struct PieceSet {
   bool operator==(const PieceSet&) const = default;
 };
 
-struct Request {
+struct RequestHead {
   SendOpcode opcode = SendOpcode::Send;
   bool solicited = false;
+  bool acknowledges = false;          // it says in passing what else an Acknowledge would
+  std::uint16_t acknowledged = 0;     // then: the lower half of the number
   Placement placement = Placement::InRecord;
   std::uint32_t number = 0;          // one more for each request, modulo 2^32
   std::uint32_t length = 0;          // of the message; of READ what is asked for; of atomics 8
@@ -86,6 +89,11 @@ struct Request {
   Key rkey;
   std::uint64_t compare = 0;
   std::uint64_t swap_or_add = 0;
+
+  bool operator==(const RequestHead&) const = default;
+};
+
+struct Request : RequestHead {
   PieceSet pieces;
 
   bool operator==(const Request&) const = default;
@@ -129,6 +137,7 @@ std::uint32_t head_bytes(const Request& request);
 std::uint32_t head_bytes(const Response& response);
 inline constexpr std::uint32_t kPieceBytes = 16;
 inline constexpr std::uint32_t kContinuationHeadBytes = 8;
+void emit(const RequestHead& request, std::byte* to);  // without pieces
 void emit(const Request& request, std::byte* to);
 void emit(const Continuation& continuation, std::byte* to);
 void emit(const Response& response, std::byte* to);

@@ -24,6 +24,8 @@ class RandomMessages {
     Request made;
     made.opcode = static_cast<SendOpcode>(below(7));
     made.number = word();
+    made.acknowledges = below(2) == 0;
+    if (made.acknowledges) made.acknowledged = static_cast<std::uint16_t>(below(0x10000));
     const bool carries = made.opcode < SendOpcode::RdmaRead;
     const bool immediate =
         made.opcode == SendOpcode::SendWithImmediate || made.opcode == SendOpcode::RdmaWriteWithImmediate;
@@ -180,10 +182,11 @@ TEST(Message, F21_what_no_requester_writes_is_refused) {
   const Request send = made(SendOpcode::Send, 8, 8);
   EXPECT_TRUE(taken(send, 0, 5));
   EXPECT_TRUE(taken(send, 4, 1));   // solicited
-  EXPECT_FALSE(taken(send, 4, 2));  // another flag
+  EXPECT_TRUE(taken(send, 4, 2));   // acknowledges
+  EXPECT_FALSE(taken(send, 4, 4));  // another flag
   EXPECT_FALSE(taken(send, 5, 1));  // in a segment, and no piece
   EXPECT_FALSE(taken(send, 5, 3));  // nowhere
-  EXPECT_FALSE(taken(send, 6, 1));
+  EXPECT_FALSE(taken(send, 6, 1));  // acknowledged, but not said so
   EXPECT_FALSE(taken(send, 7, 1));
   EXPECT_FALSE(taken(send, 8, 7));      // shorter than what is here
   EXPECT_TRUE(taken(send, 8, 9));       // more follows

@@ -25,11 +25,10 @@ namespace {
 bool carries_payload(SendOpcode opcode) { return opcode < SendOpcode::RdmaRead; }
 bool may_be_solicited(SendOpcode opcode) { return carries_payload(opcode) && opcode != SendOpcode::RdmaWrite; }
 
-Request request_of(const SendWqe& wqe, std::uint32_t number) {
-  Request request;
+RequestHead head_of(const SendWqe& wqe) {
+  RequestHead request;
   request.opcode = wqe.opcode;
   request.solicited = has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
-  request.number = number;
   request.length = wqe.length;
   if (wqe.opcode == SendOpcode::SendWithImmediate || wqe.opcode == SendOpcode::RdmaWriteWithImmediate)
     request.immediate = wqe.immediate;
@@ -160,21 +159,34 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
   return true;
 }
 
+RequestHead Requester::make_head(const SendWqe& wqe, Placement placement) {
+  RequestHead head = head_of(wqe);
+  head.number = state_.current - state_.first;
+  head.placement = placement;
+  if (!answers_.is_only_owed()) return head;
+  head.acknowledges = true;
+  head.acknowledged = static_cast<std::uint16_t>(answers_.number());
+  answers_.settle();
+  return head;
+}
+
 bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
-  const bool pulled = cut.pieces != 0;
-  if (!pulled && !copy_payload(wqe, cut, to + cut.head)) return false;
-  const std::uint32_t number = state_.current - state_.first;
-  const Placement placement = pulled ? Placement::InMemory : Placement::InRecord;
-  if (state_.began) {
-    Continuation more{.number = number, .placement = placement};
-    if (pulled && !name_payload(cut, more.pieces)) return false;
-    emit(more, to);
-    return true;
-  }
-  Request request = request_of(wqe, number);
-  request.placement = placement;
-  if (pulled && !name_payload(cut, request.pieces)) return false;
-  emit(request, to);
+  if (cut.pieces != 0) return write_names(wqe, cut, to);
+  if (!copy_payload(wqe, cut, to + cut.head)) return false;
+  if (state_.began)
+    emit(Continuation{.number = state_.current - state_.first}, to);
+  else
+    emit(make_head(wqe, Placement::InRecord), to);
+  return true;
+}
+
+bool Requester::write_names(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+  PieceSet named;
+  if (!name_payload(cut, named)) return false;
+  if (state_.began)
+    emit(Continuation{.number = state_.current - state_.first, .placement = Placement::InMemory, .pieces = named}, to);
+  else
+    emit(Request{make_head(wqe, Placement::InMemory), named}, to);
   return true;
 }
 
@@ -211,13 +223,13 @@ Written Requester::write(Instant now, std::uint32_t limit) {
   return written;
 }
 
+void Requester::await_peer(Instant now) {
+  if (state_.period_end.is_never())
+    state_.begin_period(now, link_.qp.attributes().timeout, link_.channel->out.consumed());
+}
+
 void Requester::advance(Instant now, const SendWqe& wqe, const Cut& cut) {
-  if (state_.period_end.is_never()) {
-    if (const std::uint8_t code = link_.qp.attributes().timeout; code != 0) {
-      state_.period_end = now + core::ack_timeout(code);
-      state_.consumed = link_.channel->out.consumed();
-    }
-  }
+  await_peer(now);
   state_.written += cut.payload;
   state_.pulled = cut.pieces != 0;
   state_.began = carries_payload(wqe.opcode) && state_.written != wqe.length;

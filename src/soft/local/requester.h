@@ -2,6 +2,7 @@
 // Turns send requests into records, within room, order, fence and READ limits.
 #pragma once
 
+#include "soft/local/answers.h"
 #include "soft/local/link.h"
 #include "soft/local/send_state.h"
 
@@ -9,7 +10,7 @@ namespace verbena::local {
 
 class Requester {
  public:
-  Requester(Link& link, SendState& state) : link_(link), state_(state) {}
+  Requester(Link& link, SendState& state, Answers& answers) : link_(link), state_(state), answers_(answers) {}
 
   // Whether there is something that may be written, room or not.
   bool ready() const;
@@ -22,6 +23,8 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
+  // Something written waits for the peer's answer, or what is ready for room: its silence counts.
+  void await_peer(Instant now);
   // Carries out a short WRITE that is not posted, when all that is posted is done and the memory is granted. What it
   // names here is this process's own, whatever the keys. False: it is to be posted; the peer may have a part of it.
   // When it faults while `copying` is a region, lose_copy() of that is due; otherwise the ring itself is lost.
@@ -52,6 +55,8 @@ class Requester {
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
   void count_direct(SendOpcode opcode, std::uint32_t bytes);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool write_names(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  RequestHead make_head(const core::SendWqe& wqe, Placement placement);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool name_payload(const Cut& cut, PieceSet& named);
   void advance(Instant now, const core::SendWqe& wqe, const Cut& cut);
@@ -60,6 +65,7 @@ class Requester {
 
   Link& link_;
   SendState& state_;
+  Answers& answers_;  // requests carry acknowledgements
 };
 
 }  // namespace verbena::local

@@ -35,13 +35,17 @@ bool Responder::is_agreed(Placement placement) const {
 void Responder::start() {
   const QueuePairAttributes& a = link_.qp.attributes();
   expected_ = 0;
-  open_ = not_ready_ = due_ = false;
+  open_ = not_ready_ = false;
   receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
   answers_.reset(a.max_dest_rd_atomic);
 }
 
-bool Responder::handle(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
-  if (open_ || !parse(kind, record, request_) || !is_agreed(request_.placement)) return false;
+const RequestHead* Responder::read(std::uint16_t kind, std::span<const std::byte> record) {
+  const bool honest = !open_ && parse(kind, record, request_) && is_agreed(request_.placement);
+  return honest ? &request_ : nullptr;
+}
+
+bool Responder::handle(Instant now, std::span<const std::byte> record) {
   if (not_ready_) {
     if (request_.number != expected_) return true;
     if (answers_.says_no()) return false;           // it has not heard yet that it must come again
@@ -97,7 +101,6 @@ void Responder::finish(Instant now) {
   const std::uint32_t number = expected_++;
   if (is_fetch(request_.opcode)) {
     push_fetch();
-    due_ = false;
     return;
   }
   if (is_send(request_.opcode)) {
@@ -110,7 +113,7 @@ void Responder::finish(Instant now) {
       complete_receive(CompletionOpcode::ReceiveRdmaWithImmediate);
   }
   if (answers_.owe(now, number)) ++c.ack_deferred;
-  if (answers_.owed() >= link_.config.max_owed_requests) due_ = true;
+  if (answers_.owed() >= link_.config.max_owed_requests) answers_.make_due();
 }
 
 void Responder::complete_receive(CompletionOpcode opcode) {

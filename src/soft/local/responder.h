@@ -12,19 +12,21 @@ namespace verbena::local {
 
 class Responder {
  public:
-  explicit Responder(Link& link) : link_(link) {}
+  Responder(Link& link, Answers& answers) : link_(link), answers_(answers) {}
 
   void start();  // at RTR
   void stop() { answers_.clear(); }
 
-  // `record`: in shared memory. False: no honest peer says that.
-  bool handle(Instant now, std::uint16_t kind, std::span<const std::byte> record);
+  // `record`: in shared memory. Reads the head of a request, until the next is read. Null: no honest peer says that.
+  const RequestHead* read(std::uint16_t kind, std::span<const std::byte> record);
+  // What was read. False: no honest peer says that.
+  bool handle(Instant now, std::span<const std::byte> record);
   bool handle_continuation(Instant now, std::span<const std::byte> record);
   // A turn pulls what one record may name, and that record's worth more at most.
   void begin_turn() { pulled_ = 0; }
   bool has_pulled_enough() const { return pulled_ >= kMaxPulledBytes; }
   // The peer's ring was found empty: what is owed waits no longer.
-  void handle_pause() { due_ = answers_.owed() != 0; }
+  void handle_pause() { answers_.make_due(); }
 
   // Whether there is something to say, room or not. `with_data`: requests of ours leave now.
   bool ready(Instant now, bool with_data) const;
@@ -76,14 +78,13 @@ class Responder {
   std::uint32_t expected_ = 0;  // number of the next request
   bool open_ = false;           // request_ came in part
   bool not_ready_ = false;      // all is dropped until `expected_` comes again
-  bool due_ = false;            // what is owed leaves at once
   Request request_;             // at hand
   std::uint32_t received_ = 0;  // bytes of it stored
   std::uint32_t pulled_ = 0;    // bytes in this turn
   core::ReceiveWqe receive_;
   std::vector<ScatterGather> receive_sges_;
   std::uint64_t atomic_original_ = 0;
-  Answers answers_;
+  Answers& answers_;
 };
 
 }  // namespace verbena::local

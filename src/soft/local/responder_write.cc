@@ -7,7 +7,7 @@ namespace verbena::local {
 
 bool Responder::is_due(Instant now, bool with_data) const {
   if (answers_.says_no()) return true;
-  return answers_.owed() != 0 && (due_ || with_data || now >= deadline());
+  return answers_.owed() != 0 && (answers_.due() || with_data || now >= deadline());
 }
 
 bool Responder::ready(Instant now, bool with_data) const { return answers_.any_fetch() || is_due(now, with_data); }
@@ -32,7 +32,6 @@ Written Responder::write(Instant now, bool with_data, std::uint32_t limit) {
     if (!answers_.any_fetch()) {
       written.blocked = !write_response(answers_.last());
       if (written.blocked) break;
-      due_ = false;
       answers_.settle();
       answers_.said_no();
       continue;

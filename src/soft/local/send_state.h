@@ -34,6 +34,12 @@ struct SendState {
   Instant rnr_until = Instant::never();
   Instant period_end = Instant::never();  // 4.096 us * 2^timeout without progress
   std::uint64_t consumed = 0;             // how far the peer had read when the period began
+
+  // From now on the peer's silence counts. `code`: as in the attributes; 0: it never does.
+  void begin_period(Instant now, std::uint8_t code, std::uint64_t consumed_now) {
+    period_end = code == 0 ? Instant::never() : now + core::ack_timeout(code);
+    consumed = consumed_now;
+  }
 };
 
 }  // namespace verbena::local

@@ -12,9 +12,9 @@ namespace verbena::local {
 Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, core::Counters& counters,
                      RandomSource& random)
     : link_{qp, config, memory, counters, random, {}},
-      requester_(link_, send_),
+      requester_(link_, send_, answers_),
       completer_(link_, send_),
-      responder_(link_) {}
+      responder_(link_, answers_) {}
 
 bool Transport::sends() const {
   const QueuePairState state = link_.qp.state();
@@ -198,16 +198,28 @@ bool Transport::handle_request(Instant now, std::uint16_t kind, std::span<const 
     established_said_ = true;
     link_.qp.raise(AsyncEventType::CommEstablished);
   }
-  return responder_.handle(now, kind, record);
+  const RequestHead* const request = responder_.read(kind, record);
+  if (request == nullptr) return false;
+  if (request->acknowledges) {
+    if (!handle_answer([&] { return completer_.handle_acknowledged(now, request->acknowledged); })) return false;
+    if (!reads()) return true;
+  }
+  return responder_.handle(now, record);
 }
 
 bool Transport::handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record) {
+  return handle_answer([&] {
+    Response response;
+    return parse(kind, record, response) &&
+           completer_.handle(now, response, record.subspan(response.payload_offset, response.payload_bytes));
+  });
+}
+
+template <class F>
+bool Transport::handle_answer(F&& handle) {
   if (!sends()) return false;  // nothing was asked
-  Response response;
-  if (!parse(kind, record, response)) return false;
   const QueuePairState before = link_.qp.state();
-  const bool honest =
-      completer_.handle(now, response, record.subspan(response.payload_offset, response.payload_bytes));
+  const bool honest = handle();
   fall_silent_after(before);
   settle();
   return honest;
@@ -252,18 +264,19 @@ void Transport::check_drained() {
   if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
 }
 
-bool Transport::ready(Instant now) const {
+bool Transport::ready(Instant now) {
   if (requester_.is_idle() && !responder_.owes_answer()) return false;  // mostly
   if (!writes() || peer_ended_) return false;
   const bool data = sends() && requester_.ready();
   const bool answers = responder_.ready(now, data);
   if (!data && !answers) return false;
   RingProducer& out = link_.channel->out;
-  const std::uint32_t bytes = answers && (answers_first_ || !data) ? responder_.next_record_bytes()
-                                                                    : requester_.next_record_bytes();
+  const std::uint32_t bytes = answers && (answers_before(data) || !data) ? responder_.next_record_bytes()
+                                                                         : requester_.next_record_bytes();
   if (out.fits(bytes)) return true;
   const bool whole = fault_guard::run([&out] { out.refresh(); });
-  return !whole || out.state() == RingState::Corrupt || out.fits(bytes);
+  if (!whole || out.state() == RingState::Corrupt || out.fits(bytes)) return true;
+  return false;
 }
 
 bool Transport::emit(Instant now) {
@@ -284,16 +297,20 @@ bool Transport::write_now(const SendRequest& request) {
   return false;
 }
 
+// A request carries an acknowledgement that is all there is to say.
+bool Transport::answers_before(bool data) const { return answers_first_ && !(data && answers_.is_only_owed()); }
+
 // Requests and answers share the room. Whoever finds too little of it keeps it free, and comes first when it is given
 // back: neither can starve the other.
 bool Transport::write_turn(Instant now) {
   RingProducer& out = link_.channel->out;
   const std::uint32_t limit = out.capacity() / 4;
-  bool answers = answers_first_;
+  const bool data = sends() && requester_.ready();
+  bool answers = answers_before(data);
   for (int turn = 0; turn < 2; ++turn, answers = !answers) {
     Written written;
     if (answers)
-      written = responder_.write(now, sends() && requester_.ready(), limit);
+      written = responder_.write(now, data, limit);
     else if (sends())
       written = requester_.write(now, limit);
     if (!written.blocked) continue;

@@ -71,7 +71,7 @@ class Transport final : private core::RequestRecall {
   // queue pair is in ERR after it.
   bool write_now(const SendRequest& request);
   // Whether emit() would write something.
-  bool ready(Instant now) const;
+  bool ready(Instant now);
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
   // something was published.
   bool emit(Instant now);
@@ -89,6 +89,9 @@ class Transport final : private core::RequestRecall {
   void handle_record(Instant now, const Record& record);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);
+  template <class F>
+  bool handle_answer(F&& handle);
+  bool answers_before(bool data) const;
   bool write_turn(Instant now);
   // Nothing of what the peer says counts any more.
   void break_off();
@@ -97,8 +100,9 @@ class Transport final : private core::RequestRecall {
   // The sending side failed: an error of our own ends what the responder still had to say.
   void fall_silent_after(QueuePairState before);
 
-  mutable Link link_;  // looking whether there is room moves what is known of the peer
+  Link link_;
   SendState send_;
+  Answers answers_;
   Requester requester_;
   Completer completer_;
   Responder responder_;

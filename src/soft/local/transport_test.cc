@@ -207,6 +207,47 @@ TEST(LocalTransport, r090_one_acknowledgement_leaves_with_the_reply_or_after_a_t
   EXPECT_TRUE(pair.a.transport->ready(pair.now)) << "nobody answered";
 }
 
+TEST(LocalTransport, r090_a_request_carries_the_acknowledgement_that_is_owed) {
+  Pair pair;
+  for (std::uint64_t i = 0; i < 70'000; ++i) {  // the lower half of the number comes round
+    pair.b.receive(i, 0, 8);
+    pair.a.receive(i, 0, 8);
+    pair.a.send(i, 0, 8);
+    ASSERT_TRUE(pair.a.transport->emit(pair.now));
+    ASSERT_TRUE(pair.b.transport->handle_records(pair.now));
+    pair.b.send(i, 0, 8);
+    const std::uint64_t before = pair.a.counters.rdma_recvs;
+    ASSERT_TRUE(pair.b.transport->emit(pair.now));
+    ASSERT_TRUE(pair.a.transport->handle_records(pair.now));
+    ASSERT_EQ(pair.a.counters.rdma_recvs, before + 1);
+    ASSERT_EQ(ids(pair.a.sent()), Ids{i});
+    ASSERT_EQ(pair.b.sent().size(), i == 0 ? 0u : 1u) << "acknowledged by the next request";
+    pair.a.received();
+    pair.b.received();
+  }
+}
+
+TEST(LocalTransport, r090_one_record_is_a_request_and_an_acknowledgement) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.receive(2, 0, 8);
+  pair.a.send(1, 0, 8);
+  pair.a.transport->emit(pair.now);
+  pair.b.transport->handle_records(pair.now);
+  pair.b.send(2, 0, 8);
+  RingConsumer in(pair.ring_to_a().memory());
+  pair.b.transport->emit(pair.now);
+  const Record* const record = in.peek();
+  ASSERT_NE(record, nullptr);
+  EXPECT_EQ(record->kind, static_cast<std::uint16_t>(RecordKind::Send));
+  Request request;
+  ASSERT_TRUE(parse(record->kind, {in.memory().data() + record->offset, record->payload_bytes}, request));
+  EXPECT_TRUE(request.acknowledges);
+  EXPECT_EQ(request.acknowledged, 0u);
+  in.pop();
+  EXPECT_EQ(in.peek(), nullptr);
+}
+
 TEST(LocalTransport, r093_many_requests_in_a_row_are_acknowledged_on_the_way) {
   Pair pair;
   const std::uint32_t most = Config{}.max_owed_requests;
