@@ -332,6 +332,48 @@ TEST(LocalRights, r094_all_before_a_refusal_is_answered_and_after_it_there_is_si
 
 // ---- No answer
 
+TEST(LocalSilence, q022_a_request_that_finds_no_room_waits_for_the_peer_as_one_that_was_written) {
+  Given given;
+  given.retry_count = 2;
+  Pair pair(given);
+  const std::uint32_t most = given.capacity;
+  pair.b.fetch_or_write(Op::RdmaRead, 1, 0, most, pair.a, 0);
+  EXPECT_TRUE(pair.b.transport->emit(pair.now));
+  EXPECT_TRUE(pair.a.transport->handle_records(pair.now));
+  while (pair.a.transport->ready(pair.now)) ASSERT_TRUE(pair.a.transport->emit(pair.now));
+  EXPECT_TRUE(pair.a.transport->deadline().is_never()) << "it waits for nothing";
+  pair.a.send(2, 0, 8);
+  pair.a.send(3, 0, 8);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now)) << "what the peer does not read";
+  for (int period = 0; period < 3; ++period) {
+    ASSERT_FALSE(pair.a.transport->deadline().is_never());
+    EXPECT_TRUE(pair.a.sent().empty());
+    pair.now = pair.a.transport->deadline();
+    pair.a.transport->handle_timeout(pair.now);
+    static_cast<void>(pair.a.transport->ready(pair.now));
+  }
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::RetryExceeded, Status::Flushed}));
+}
+
+TEST(LocalSilence, q022_a_peer_that_goes_on_reading_makes_room_and_is_not_given_up) {
+  Given given;
+  given.retry_count = 0;
+  Pair pair(given);
+  pair.b.fetch_or_write(Op::RdmaRead, 1, 0, given.capacity, pair.a, 0);
+  EXPECT_TRUE(pair.b.transport->emit(pair.now));
+  EXPECT_TRUE(pair.a.transport->handle_records(pair.now));
+  while (pair.a.transport->ready(pair.now)) ASSERT_TRUE(pair.a.transport->emit(pair.now));
+  pair.b.receive(2, 0, 8);
+  pair.a.send(2, 0, 8);
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+  pair.now = pair.a.transport->deadline();
+  pair.a.transport->handle_timeout(pair.now);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+  EXPECT_TRUE(pair.a.transport->deadline().is_never());
+}
+
 TEST(LocalSilence, q022_q023_a_peer_that_neither_reads_nor_answers_is_given_up) {
   Given given;
   given.retry_count = 2;

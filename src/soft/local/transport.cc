@@ -276,6 +276,7 @@ bool Transport::ready(Instant now) {
   if (out.fits(bytes)) return true;
   const bool whole = fault_guard::run([&out] { out.refresh(); });
   if (!whole || out.state() == RingState::Corrupt || out.fits(bytes)) return true;
+  if (data) requester_.await_peer(now);
   return false;
 }
 

@@ -70,7 +70,8 @@ class Transport final : private core::RequestRecall {
   // Carries out a WRITE that was not posted; see Requester::write_now(). handle_state() or emit() follows when the
   // queue pair is in ERR after it.
   bool write_now(const SendRequest& request);
-  // Whether emit() would write something.
+  // Whether emit() would write something. A request that only lacks room waits for the peer from now on, as one that
+  // was written: ask again after whatever happened.
   bool ready(Instant now);
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
   // something was published.
