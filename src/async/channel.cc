@@ -109,28 +109,24 @@ void Channel::request_tending() {
 // What completes may say more precisely what happened, so completions go first.
 void Channel::handle_event(const provider::Event& event) {
   if (event.kind != provider::Event::Kind::Async || end_ || reported_) return;
-  const std::string peer = owner_.peer_name();
+  const auto report = [this](const std::string& what) {
+    reported_ = std::make_unique<Error>(ErrorCode::ConnectionLost, "connection with " + owner_.peer_name() + what);
+  };
   switch (event.async) {
     case AsyncEventType::QpAccessError:
-      reported_ = std::make_unique<Error>(
-          ErrorCode::ConnectionLost,
-          "connection with " + peer +
-              ": this side refused a request of the peer; its key, range or permission is wrong");
+      report(": this side refused a request of the peer; its key, range or permission is wrong");
       break;
     case AsyncEventType::QpRequestError:
-      reported_ = std::make_unique<Error>(
-          ErrorCode::ConnectionLost,
-          "connection with " + peer + ": the peer sent a request this side had to refuse");
+      report(": the peer sent a request this side had to refuse");
       break;
     case AsyncEventType::QpFatal:
-      reported_ = std::make_unique<Error>(
-          ErrorCode::ConnectionLost,
-          "connection with " + peer +
-              ": memory this side has registered is not mapped (QP_FATAL); deregister before unmapping");
+      report(": memory this side has registered is not mapped (QP_FATAL); deregister before unmapping");
       break;
     case AsyncEventType::DeviceFatal:
-      reported_ = std::make_unique<Error>(
-          ErrorCode::ConnectionLost, "connection with " + peer + ": " + std::string(to_string(event.async)));
+      report(": " + std::string(to_string(event.async)));
+      break;
+    case AsyncEventType::PathRefused:
+      report(": the peer shares no memory with it, which path=local asks for: it has ended, or goes by RoCE");
       break;
     case AsyncEventType::PeerEnded:
       return expect_keep_alive_soon();  // which fails, and says so

@@ -161,6 +161,8 @@ std::string_view to_string(AsyncEventType type) {
       return "QP_LAST_WQE_REACHED";
     case AsyncEventType::PeerEnded:
       return "PEER_ENDED";
+    case AsyncEventType::PathRefused:
+      return "PATH_REFUSED";
   }
   return "unknown";
 }

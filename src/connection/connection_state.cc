@@ -208,10 +208,17 @@ Result<void> ConnectionState::bring_up(Psn expected, Psn first) {
   reliability.max_dest_rd_atomic = std::min(reliability.max_dest_rd_atomic, p.responder_resources);
   const Qpn qpn = channel_->qpn();
   constexpr auto kType = QueuePairType::ReliableConnected;
-  return queue_pair_steps::to_rtr(
-             context(), qpn, kType,
-             {p.remote, p.remote_qpn, expected, p.path_mtu, p.traffic_class, p.flow_label}, reliability)
-      .and_then([&] { return queue_pair_steps::to_rts(context(), qpn, kType, first, reliability); });
+  if (auto ok = queue_pair_steps::to_rtr(
+          context(), qpn, kType,
+          {p.remote, p.remote_qpn, expected, p.path_mtu, p.traffic_class, p.flow_label}, reliability);
+      !ok)
+    return ok;
+  auto ok = queue_pair_steps::to_rts(context(), qpn, kType, first, reliability);
+  const provider::QueuePairOps* const queues = context().qp(qpn);
+  if (ok || queues == nullptr || queues->state() != QueuePairState::Error) return ok;
+  return Error(ErrorCode::ConnectionLost,
+               "connection with " + peer_.to_string() +
+                   ": it failed while it was made: the peer has ended, or shares no memory, which path=local asks for");
 }
 
 Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std::byte> theirs,
@@ -239,12 +246,13 @@ Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std:
 }
 
 void ConnectionState::on_response() {
-  Result<void> ok = bring_up(std::nullopt);
-  if (ok) ok = context().confirm(*id_);
-  if (!ok) {
+  if (auto ok = bring_up(std::nullopt); !ok) {
     static_cast<void>(context().reject(*id_, {}));
-    give_up(ok.error());
+    return give_up(ok.error());
   }
+  const auto ok = context().confirm(*id_);
+  // The peer did not wait so long: the event behind this one says how that ended.
+  if (!ok && ok.error().code() != ErrorCode::WrongState) give_up(ok.error());
 }
 
 void ConnectionState::give_up(Error error) {

@@ -71,7 +71,7 @@ void Nic::use_local(Instant now, Qpn qpn, const LocalLink& link) {
 void Nic::refuse_path(Qpn qpn) {
   Qp* const qp = find(qpn);
   VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
-  fail(*qp, AsyncEventType::QpFatal);
+  fail(*qp, AsyncEventType::PathRefused);
 }
 
 void Nic::handle_hang_up(Instant now, Qpn qpn, Instant at) {

@@ -257,6 +257,8 @@ enum class AsyncEventType : std::uint8_t {  // numbers of ibv_event_type
   // Verbena's own: the process at the other end of shared memory is gone, and nothing was outstanding that could fail.
   // What is posted from now on ends as RetryExceeded; receives stay.
   PeerEnded = 128,
+  // Verbena's own: path=local was asked for, and the peer shares no memory with this queue pair, which is in ERR.
+  PathRefused = 129,
 };
 std::string_view to_string(AsyncEventType type);
 

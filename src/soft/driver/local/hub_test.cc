@@ -175,6 +175,9 @@ TEST(Hub, memory_that_is_required_and_refused_puts_the_queue_pair_into_error) {
   a.connect({b.endpoint().gid, Qpn{77}});
   b.turn(), a.turn();
   EXPECT_EQ(a.qp.queues->state(), QueuePairState::Error);
+  const auto event = a.nic.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->type, AsyncEventType::PathRefused);
 }
 
 TEST(Hub, an_unknown_queue_pair_and_a_stranger_are_refused) {
