@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/sanitizer.h"
 #include "test_process.h"
 
 namespace verbena {
@@ -14,7 +15,7 @@ using test::Process;
 using test::Reception;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kBytes = 1 << 20;
+constexpr std::size_t kBytes = kSanitized ? 1 << 17 : 1 << 20;
 
 Device opened(PathChoice path) { return must(Device::open(OpenOptions{.path = path})); }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "soft/driver/loopback/hub.h"
@@ -26,6 +27,7 @@ class DeafPort final : public Port {
   bool receive(DatagramSink&) override { return false; }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
+    if (on_send) on_send();
     segments_ = 1;  // it has met a network without segmentation
   }
   std::vector<int> fds() const override { return {fd_}; }
@@ -37,6 +39,8 @@ class DeafPort final : public Port {
   std::string hint_about(const Gid&) override { return {}; }
   std::vector<std::string> explain() const override { return {}; }
   std::vector<NamedCounter> counters() override { return {}; }
+
+  std::function<void()> on_send;
 
  private:
   const int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -87,6 +91,31 @@ TEST(HostDevice, gathers_what_a_thread_posts) {
   other.join();
   EXPECT_GE(longest, 1u);
   device.gather_kicks(false);
+}
+
+// Another thread posts whenever the first sends: that one goes on with its own, and the device with what comes in.
+TEST(HostDevice, does_not_answer_the_doorbells_of_others_without_end) {
+  std::uint32_t longest = 0;
+  auto port = std::make_unique<DeafPort>(longest, 64);
+  DeafPort& network = *port;
+  HostDevice::Options options;
+  options.service_thread = false;
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+  test::End end(device);
+  end.connect(end, 1024);
+  constexpr int kMost = 32;
+  int sends = 0;
+  network.on_send = [&] {
+    if (++sends == kMost) return;
+    std::thread([&] { end.post(SendOpcode::RdmaWrite, end, 0, 8, 0); }).join();
+  };
+  end.post(SendOpcode::RdmaWrite, end, 0, 8, 0);
+  EXPECT_GT(sends, 1);
+  EXPECT_LT(sends, kMost);
+  const int before = sends;
+  network.on_send = [&] { ++sends; };
+  device.progress();
+  EXPECT_GT(sends, before) << "what rang last is not forgotten";
 }
 
 // What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
