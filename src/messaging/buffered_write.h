@@ -42,6 +42,7 @@ class BufferedWriteSender final : public SenderEnd {
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
   bool looks() const override { return starved_; }
+  void want_room() override;
 
  private:
   static constexpr std::size_t kBatch = 16;

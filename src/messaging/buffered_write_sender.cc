@@ -289,9 +289,13 @@ SendResult BufferedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) 
 // ---- What comes back.
 
 SendStatus BufferedWriteSender::no_room() {
+  want_room();
+  return SendStatus::NoCredit;
+}
+
+void BufferedWriteSender::want_room() {
   starved_ = reads_head();
   ask_for_head();
-  return SendStatus::NoCredit;
 }
 
 void BufferedWriteSender::ask_for_head() {

@@ -106,6 +106,8 @@ class SenderEnd {
   // Looks at memory that the peer writes or that READs filled; called when somebody waits and looks() holds.
   virtual void look() {}
   virtual bool looks() const { return false; }
+  // Somebody waits for room, and there is none: look for it, refused or not.
+  virtual void want_room() {}
   // Everything taken has been handed to the device: the end may be said. Otherwise touch() follows when it
   // may.
   virtual bool all_posted() const { return true; }

@@ -235,9 +235,11 @@ void SenderEnd::call_back(const Calling& calling) {
     f(freed_);
     if (calling.destroyed_it()) return;
   }
+  if (!on_room_) return;
+  if (state_ == State::Open && credits() == 0) want_room();
   const bool has_room = state_ == State::Closed || (waiting_.empty() && credits() != 0 &&
                                                     (!limiter_.is_on() || limiter_.allows(engine_.now())));
-  if (!on_room_ || !has_room) return;
+  if (!has_room) return;
   const auto f = std::exchange(on_room_, nullptr);
   touch();
   f();

@@ -57,6 +57,7 @@ class SharedWriteSender final : public SenderEnd {
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
   bool looks() const override { return starved_; }
+  void want_room() override;
   bool all_posted() const override { return posted_ == taken_; }
 
  private:

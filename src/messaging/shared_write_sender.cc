@@ -48,8 +48,7 @@ Result<void> SharedWriteSender::start(const Offer& theirs) {
   seat_ = place.seat;
   const std::uint64_t cells = theirs.memory.length - geometry_.frames().memory_bytes() - kSharedCells;
   writer_.emplace(geometry_, cells / ring::kCellBytes);
-  starved_ = true;  // where the ring stands is not known
-  ask_for_head();
+  want_room();  // where the ring stands is not known
   return {};
 }
 
@@ -76,8 +75,7 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
   SendResult result;
   for (const Outgoing& message : messages) {
     if (!has_room(message.size)) {
-      starved_ = true;
-      ask_for_head();
+      want_room();
       result.status = SendStatus::NoCredit;
       break;
     }
@@ -100,8 +98,7 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
 
 SendResult SharedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (!has_room(bytes)) {
-    starved_ = true;
-    ask_for_head();
+    want_room();
     return {SendStatus::NoCredit, 0, 0};
   }
   take(buffers_.local(slot, bytes), slot);
@@ -190,6 +187,11 @@ void SharedWriteSender::go_on() {
 // False when there was nothing to do; a queue that takes no more is that of a connection that is lost.
 bool SharedWriteSender::flush(Batch& batch) {
   return batch.size != 0 && static_cast<bool>(post({batch.requests.data(), batch.size}));
+}
+
+void SharedWriteSender::want_room() {
+  starved_ = true;
+  ask_for_head();
 }
 
 void SharedWriteSender::ask_for_head() {

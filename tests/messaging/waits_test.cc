@@ -312,6 +312,21 @@ TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_there_is_room) {
   EXPECT_TRUE(ends.engine.run_until(has_room, kPatience));
 }
 
+TEST_P(Waits, who_asks_for_room_without_having_been_refused_is_told_of_it) {
+  Ends ends(GetParam(), {.max_message_bytes = 100, .depth = 1, .max_senders = 1});
+  Sender sender = ends.connect();
+  while (sender.credits() != 0)
+    if (sender.try_send({}).status == SendStatus::NoBuffer) ends.engine.run_once();
+  bool room = false;
+  sender.on_room([&] { room = true; });
+  const auto take_later = [&]() -> Task<void> {
+    co_await ends.engine.sleep(Duration::milliseconds(5));
+    ends.receiver->on_message([](Message) {});
+  };
+  ends.engine.spawn(take_later());
+  EXPECT_TRUE(ends.engine.run_until([&] { return room; }, kPatience));
+}
+
 TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_the_rate_allows_more) {
   Ends ends(GetParam(),
             {.max_message_bytes = 100, .depth = 2, .max_senders = 1, .rate = {.messages_per_second = 10, .burst = 1}});
