@@ -53,6 +53,9 @@ endfunction()
 
 # verbena_test(NAME SOURCES files... LINK libs... [LABELS labels...]): one gtest program, one ctest entry.
 set(VERBENA_TEST_TIMEOUT 900)
+# They begin first, and two cores end together.
+set(VERBENA_LONG_TESTS
+  messaging_faults_test ring_test local_test messaging_protocols_test udp_test faults_test api_test)
 function(verbena_test name)
   if(NOT TARGET verbena_test_main)
     add_library(verbena_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/test_main.cc)
@@ -65,4 +68,9 @@ function(verbena_test name)
     ${arg_LINK} verbena_options verbena_test_main GTest::gmock GTest::gtest Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT ${VERBENA_TEST_TIMEOUT})
+  list(FIND VERBENA_LONG_TESTS ${name} place)
+  if(NOT place EQUAL -1)
+    math(EXPR cost "1000 - ${place}")
+    set_tests_properties(${name} PROPERTIES COST ${cost})
+  endif()
 endfunction()

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "../api/test_process.h"
+#include "base/sanitizer.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -15,7 +16,7 @@ namespace {
 using namespace test;
 
 constexpr Duration kPatience = Duration::seconds(60);
-constexpr std::uint32_t kLongBytes = 1 << 20;
+constexpr std::uint32_t kLongBytes = kSanitized ? 1 << 17 : 1 << 20;
 constexpr std::uint32_t kHonest = 2, kKilled = 3;  // peers, in that order
 constexpr std::uint32_t kHonestMessages = 60;
 
