@@ -20,9 +20,10 @@ struct Config {
   Duration initial_retransmission_time = Duration::milliseconds(5);
   Duration max_owed_ack_time = Duration::microseconds(50);
   // In a conversation, where our data answers requests, one acknowledgement serves so many of them, unless the next
-  // request takes longer than this.
+  // request takes twice as long as the one before, within these bounds.
   std::uint32_t max_held_acknowledgements = 8;
-  Duration max_hold_time = Duration::microseconds(10);
+  Duration min_hold_time = Duration::microseconds(10);
+  Duration max_hold_time = Duration::microseconds(40);
 };
 
 }  // namespace verbena::roce

@@ -4,6 +4,7 @@
 // peer nothing to do without. One for several requests is enough, unless the peer waits for it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "soft/roce/config.h"
@@ -12,34 +13,42 @@ namespace verbena::roce {
 
 class Conversation {
  public:
-  void on_owed() {
-    ++owed_;
+  void on_owed(Instant now) {
+    if (owed_++ == 0) since_ = now;
     if (eager_ != 0) --eager_;
   }
   // Data of ours left while an acknowledgement was owed.
-  void on_reply(Instant now) {
+  void on_reply(Instant now, const Config& config) {
+    pace_ = std::clamp((now - replied_at_) * 2, config.min_hold_time, config.max_hold_time);
     replied_ = true;
     replied_at_ = now;
   }
+  // Not where it would be due before the next request came and was answered: then it leaves with this answer.
   bool holds_back(Instant now, const Config& config) const {
-    return replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements &&
-           now < replied_at_ + config.max_hold_time;
+    return replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements && now < replied_at_ + pace_ &&
+           replied_at_ + pace_ <= since_ + config.max_owed_ack_time;
   }
-  // One that left before it had to shows that no request came: the peer may have waited for it. The next ones go at
-  // once.
-  void on_acknowledged(const Config& config) {
-    if (replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements) eager_ = kEagerRequests;
+  // One that left without data shows that no request came: the peer may have waited for it, or was held up itself. The
+  // next ones go at once; twice as many as the time before, unless holding back worked meanwhile.
+  void on_acknowledged(bool with_data) {
+    if (replied_ && eager_ == 0) {
+      if (!with_data) eager_ = patience_;
+      patience_ = with_data ? kLeastEager : std::min(2 * patience_, kMostEager);
+    }
     replied_ = false;
     owed_ = 0;
   }
 
  private:
-  static constexpr std::uint32_t kEagerRequests = 64;
+  static constexpr std::uint32_t kLeastEager = 8, kMostEager = 4096;
 
   bool replied_ = false;
-  Instant replied_at_;
   std::uint32_t owed_ = 0;   // requests since the last acknowledgement
   std::uint32_t eager_ = 0;  // requests left of those that are acknowledged at once
+  std::uint32_t patience_ = kLeastEager;  // how many those will be the next time
+  Instant since_;                         // the first of those owed
+  Instant replied_at_;
+  Duration pace_;  // twice what passed between the last two replies, within bounds
 };
 
 }  // namespace verbena::roce

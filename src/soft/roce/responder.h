@@ -29,7 +29,7 @@ class Responder {
   bool emit(Instant now, bool flush_acks, Train& train);
   // Data of ours leaves now, with an acknowledgement owed or not.
   void note_reply(Instant now) {
-    if (owes_acknowledge()) conversation_.on_reply(now);
+    if (owes_acknowledge()) conversation_.on_reply(now, link_.config);
   }
   // Whether the acknowledgement owed may wait a little for the peer's next request.
   bool holds_back(Instant now) const { return owes_acknowledge() && conversation_.holds_back(now, link_.config); }

@@ -52,9 +52,10 @@ Responder::Added Responder::add(Train& train, const wire::Packet& packet, std::s
 bool Responder::emit_short(Train& train) {
   const Response& front = responses_.front();
   const bool atomic = front.kind == Response::Kind::Atomic;
+  const bool with_data = !train.empty();
   const wire::Packet packet = answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front);
   if (add(train, packet, {}, 0) != Added::Yes) return false;
-  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(link_.config);
+  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(with_data);
   responses_.pop();
   return true;
 }
