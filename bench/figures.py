@@ -236,7 +236,7 @@ FIGURES = {
     "line": limit("line", "line.process.rtt.p50"),
     "udp-send-8B": verbena("send", "latency", 8, 50000),
     "udp-write-8B": verbena("write", "latency", 8, 50000),
-    "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=64), 8),
+    "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=128), 8),
     "udp-send-1MiB": verbena("send", "bandwidth", MIB, 2000),
     "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
     "udp-write-1MiB-1KiB": verbena("write", "bandwidth", MIB, 1500, mtu=1024),

@@ -143,7 +143,7 @@ class End {
 
  private:
   static constexpr int kLooks = 16;
-  static constexpr std::size_t kReceives = 128;
+  static constexpr std::size_t kReceives = 512;  // as perftest
   static constexpr std::size_t kSends =
       16;  // a SEND may still await its acknowledgement when the answer is here
 

@@ -234,7 +234,7 @@ class EngineState {
   Fifo<std::uint32_t> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
-  std::array<Completion, 32> batch_;
+  std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
   OperationList failing_;
   OperationList timed_;

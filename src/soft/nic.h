@@ -115,6 +115,7 @@ class Nic final {
   // Whether all that can come soon comes by rings.
   bool only_rings() const { return attached_ != 0 && attached_ == qps_.size() && cm_->next_deadline().is_never(); }
 
+  bool has_rings() const { return attached_ != 0; }
   // Whether a turn over them takes no time to speak of.
   bool has_few_rings() const { return attached_ != 0 && lists_[kWatched].count <= kFewRings; }
 
@@ -123,6 +124,8 @@ class Nic final {
 
   // ---- Doorbell. Any thread, after a post on that queue pair.
   void ring_doorbell(core::QueuePair& queues);
+  // Any thread: whether its requests go by rings now.
+  static bool is_on_rings(const core::QueuePair& queues);
   // Any thread: whether write_now() may do something.
   static bool reaches_peer(const core::QueuePair& queues);
 

@@ -60,6 +60,7 @@ void Nic::use_local(Instant now, Qpn qpn, const LocalLink& link) {
   VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
   qp->path = Path::Local;
   qp->local->link.emplace(link);
+  qp->on_rings.store(true, std::memory_order_relaxed);
   ++attached_;
   watch(now, *qp);
   qp->local->transport.attach(now, link.channel);
@@ -116,6 +117,7 @@ void Nic::let_go(Qp& qp) {
   if (qp.local == nullptr || !qp.local->link) return;
   take_back_all(qp);
   qp.reaches_peer.store(false, std::memory_order_relaxed);
+  qp.on_rings.store(false, std::memory_order_relaxed);
   qp.local->transport.detach();
   qp.local->link.reset();
   --attached_;
@@ -201,6 +203,10 @@ bool Nic::handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool 
   if (qp == nullptr || qp->local == nullptr || !qp->local->transport.handle_region(region, open)) return false;
   qp->reaches_peer.store(true, std::memory_order_relaxed);
   return true;
+}
+
+bool Nic::is_on_rings(const core::QueuePair& queues) {
+  return static_cast<const Qp&>(queues).on_rings.load(std::memory_order_relaxed);
 }
 
 bool Nic::reaches_peer(const core::QueuePair& queues) {

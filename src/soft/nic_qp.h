@@ -18,7 +18,8 @@ struct Nic::Qp final : core::QueuePair {
   roce::Transport transport;
   // None: not used here. What is decided for memory stays so in ERR.
   verbena::local::Path path = verbena::local::Path::Roce;
-  // It has regions of the peer's mapped. For those who ask before they take the device.
+  // For those who ask before they take the device: it is attached to rings, and has regions of the peer's mapped.
+  std::atomic<bool> on_rings{false};
   std::atomic<bool> reaches_peer{false};
   // While undecided, and on the path through memory.
   struct Local {

@@ -401,6 +401,20 @@ TEST_F(Conversation, holds_nothing_back_where_no_data_answers) {
   EXPECT_EQ(idle(), 1);
 }
 
+TEST_F(TwoDevices, acknowledge_many_requests_while_more_arrive) {
+  const auto local = a.at(0, 8);
+  const roce::Config config;
+  for (std::uint32_t i = 1; i <= config.max_owed_acknowledgements; ++i) {
+    EXPECT_FALSE(b.nic.poll_transmit(now, Nic::Acks::Owed, train)) << i;
+    post(request(SendOpcode::RdmaWrite, local, 0));
+    a.nic.handle_doorbells(now);
+    move(a, b);
+  }
+  EXPECT_TRUE(b.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  EXPECT_EQ(train.datagrams(), 1u);
+  EXPECT_FALSE(b.nic.poll_transmit(now, Nic::Acks::Flush, train));
+}
+
 TEST(Marks, a_flow_label_and_a_traffic_class_are_on_the_path_and_the_label_picks_the_source_port) {
   const auto path_with = [](std::uint32_t label) {
     Side a(1, 1), b(2, 2);

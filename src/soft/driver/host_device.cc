@@ -25,6 +25,8 @@ constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the 
 constexpr unsigned kTurnsBetweenLooks = 128;
 constexpr Duration kLongestBetweenLooks = Duration::microseconds(50);
 constexpr int kLooksPerTurn = 4;
+// Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
+constexpr int kMostGatheredRecords = 32;
 constexpr Duration kLease = Duration::microseconds(200);
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 
@@ -111,10 +113,7 @@ bool HostDevice::receive(Look look) {
     looked_at_ = turn_;
   }
   bool any = false;
-  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) {
-    any = port_->receive(*this);
-    if (any) arrival_turn_ = turns_;
-  }
+  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) any = read_port(look == Look::AsNeeded);
   if (!hub_) return any;
   const bool nobody_sleeps = waiter_.until.load() == 0 && service_sleeper_.until.load() == 0;
   if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, nobody_sleeps) || any;
@@ -125,6 +124,15 @@ bool HostDevice::receive(Look look) {
     hub_->handle_hang_ups(turn_);
   }
   return read_rings(look == Look::AsNeeded && !any) || any;
+}
+
+// Likewise where packets come and nothing else does.
+bool HostDevice::read_port(bool again) {
+  const bool expected = again && !nic_.has_rings() && turns_ - arrival_turn_ < kTurnsBetweenLooks;
+  for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
+    if (--looks == 0) return false;
+  arrival_turn_ = turns_;
+  return true;
 }
 
 // Where records come, all the way round takes longer than the next one: who polls looks a few times.
@@ -269,7 +277,13 @@ void HostDevice::finish_command() {
 
 // Who finds the device free needs no doorbell.
 void HostDevice::kick(core::QueuePair& queues) {
-  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return nic_.ring_doorbell(queues);
+  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    nic_.ring_doorbell(queues);
+    if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
+    gathered_records_ = 0;
+    drive_while_rung();
+    return;
+  }
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {

@@ -122,6 +122,7 @@ class HostDevice final : private DatagramSink {
   enum class Look { Later, AsNeeded, Everywhere };
   bool drive(When when, Look look);
   bool receive(Look look);
+  bool read_port(bool again);
   bool read_rings(bool again);
   bool transmit(bool found_nothing, When when);
   bool transmit_and_release();
@@ -177,6 +178,7 @@ class HostDevice final : private DatagramSink {
   OwnerLock owner_;
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
+  int gathered_records_ = 0;                 // likewise
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
   // Who sleeps on the port: the threads in wait_event(), and the service thread. Each side empties its own descriptor

@@ -19,6 +19,7 @@ struct Config {
   Duration min_retransmission_time = Duration::milliseconds(2);
   Duration initial_retransmission_time = Duration::milliseconds(5);
   Duration max_owed_ack_time = Duration::microseconds(50);
+  std::uint32_t max_owed_acknowledgements = 16;  // of so many requests one leaves while others arrive
   // In a conversation, where our data answers requests, one acknowledgement serves so many of them, unless the next
   // request takes twice as long as the one before, within these bounds.
   std::uint32_t max_held_acknowledgements = 8;

@@ -13,9 +13,11 @@ namespace verbena::roce {
 
 class Conversation {
  public:
-  void on_owed(Instant now) {
+  // A request that is to be acknowledged. True when so many are that it must not wait.
+  bool on_owed(Instant now, const Config& config) {
     if (owed_++ == 0) since_ = now;
     if (eager_ != 0) --eager_;
+    return owed_ >= config.max_owed_acknowledgements;
   }
   // Data of ours left while an acknowledgement was owed.
   void on_reply(Instant now, const Config& config) {

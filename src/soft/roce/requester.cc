@@ -91,33 +91,35 @@ std::uint32_t Requester::bytes_in_flight() const {
   return current.bytes_before + std::min(state_.current_packet * mtu, current.length) - begin;
 }
 
+Requester::Room Requester::room() const {
+  const std::uint32_t packets = state_.window.packets(), bytes = link_.config.max_window_bytes;
+  return {packets - std::min(packets, state_.in_flight()), bytes - std::min(bytes, bytes_in_flight())};
+}
+
 // One more is always admitted while nothing is outstanding.
-bool Requester::window_admits(const SendWqe& wqe) const {
-  const std::uint32_t out = state_.in_flight();
-  if (out == 0) return true;
-  const std::uint32_t sent = wqe.started ? state_.current_packet * link_.mtu() : 0;
-  std::uint32_t bytes = std::min(wqe.is_atomic() ? 0 : wqe.length - sent, link_.mtu());
+bool Requester::window_admits(const SendWqe& wqe, const Room& room) const {
+  if (state_.in_flight() == 0) return true;
+  const std::uint32_t mtu = link_.mtu();
+  const std::uint32_t left = wqe.is_atomic() ? 0 : wqe.length - (wqe.started ? state_.current_packet * mtu : 0);
   std::uint32_t wanted = 1;
   if (wqe.opcode == SendOpcode::RdmaRead) {
-    const std::uint32_t total = wqe.started ? wqe.packets : packets_of(wqe.length, link_.mtu());
+    const std::uint32_t total = wqe.started ? wqe.packets : packets_of(wqe.length, mtu);
     wanted = std::min(read_chunk_packets(), total - state_.current_packet);
-    bytes = std::min(wanted * link_.mtu(), wqe.length - sent);
   }
-  return out + wanted <= state_.window.packets() && bytes_in_flight() + bytes <= link_.config.max_window_bytes;
+  return wanted <= room.packets && std::min(left, wanted * mtu) <= room.bytes;
 }
 
-std::uint32_t Requester::packets_admitted() const {
-  const std::uint32_t packets = state_.window.packets(), bytes = link_.config.max_window_bytes;
-  return std::min(packets - std::min(packets, state_.in_flight()),
-                  (bytes - std::min(bytes, bytes_in_flight())) / link_.mtu());
+bool Requester::ready() {
+  Room room;
+  return sendable(room) != nullptr;
 }
 
-bool Requester::ready() { return sendable() != nullptr; }
-
-SendWqe* Requester::sendable() {
+SendWqe* Requester::sendable(Room& room) {
   if (state_.rnr_waiting || at_failed()) return nullptr;
   SendWqe* wqe = next_request();
-  return wqe != nullptr && may_start(*wqe) && window_admits(*wqe) ? wqe : nullptr;
+  if (wqe == nullptr || !may_start(*wqe)) return nullptr;
+  room = this->room();
+  return window_admits(*wqe, room) ? wqe : nullptr;
 }
 
 std::uint32_t Requester::ack_request_interval() const {
@@ -159,12 +161,13 @@ bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
 
 bool Requester::emit(Instant now, Train& train) {
   bool added = false;
-  while (SendWqe* const next = sendable()) {
+  Room room;
+  while (SendWqe* const next = sendable(room)) {
     SendWqe& wqe = *next;
     if (!wqe.started) begin(wqe);
     if (at_failed()) break;
-    const std::uint32_t run = middle_run(wqe, train);
-    if (!(run != 0 ? emit_run(now, wqe, run, train) : emit_packet(now, wqe, train))) break;
+    const std::uint32_t run = middle_run(wqe, room, train);
+    if (!(run != 0 ? emit_run(now, wqe, run, room, train) : emit_packet(now, wqe, room, train))) break;
     added = true;
     if (state_.rnr_only_one) {
       state_.rnr_only_one = false;
@@ -181,40 +184,41 @@ bool Requester::emit(Instant now, Train& train) {
 
 // How many of the next packets are alike but for number and payload: sent for the first time, in the middle of a
 // message, and none asks for an answer. 0 unless there are several.
-std::uint32_t Requester::middle_run(const SendWqe& wqe, const Train& train) const {
+std::uint32_t Requester::middle_run(const SendWqe& wqe, const Room& room, const Train& train) const {
   if (wqe.is_read_or_atomic() || has_flag(wqe.flags, SendFlags::Inline) || state_.current_packet == 0 ||
       state_.next != state_.highest || state_.rnr_only_one)
     return 0;
+  const std::uint32_t admitted = room.full_packets(link_.mtu());
   const std::uint32_t limits[] = {
       wqe.packets - 1 - state_.current_packet,
-      packets_admitted() - std::min(packets_admitted(), 1u),
+      admitted - std::min(admitted, 1u),
       ack_request_interval() - std::min(state_.since_ack_request + 1, ack_request_interval()),
   };
   const std::uint32_t most = *std::min_element(std::begin(limits), std::end(limits));
   return most < 2 ? 0 : std::min(most, train.room_for_run(link_.mtu()));
 }
 
-bool Requester::emit_run(Instant now, SendWqe& wqe, std::uint32_t count, Train& train) {
+bool Requester::emit_run(Instant now, SendWqe& wqe, std::uint32_t count, const Room& room, Train& train) {
   const std::uint32_t mtu = link_.mtu();
   const auto sges = link_.qp.send_queue().sges(state_.current);
   const std::uint32_t offset = state_.current_packet * mtu;
   PieceList pieces;
   if (!find_pieces(link_, link_.pd(), sges, offset, count * mtu, Access::None, pieces) || pieces.count != 1)
-    return emit_packet(now, wqe, train);  // one by one as far as it goes
+    return emit_packet(now, wqe, room, train);  // one by one as far as it goes
   wire::Bth bth;
   bth.opcode = opcode_of(wqe.opcode, false, false);
   bth.psn = state_.next;
   bth.destination = link_.qp.attributes().destination;
   bth.pkey = link_.pkey;
   if (!train.add_run(bth, pieces.pieces[0].data, mtu, count, Train::Payload::Gather))
-    return emit_packet(now, wqe, train);  // so far as the memory is there
+    return emit_packet(now, wqe, room, train);  // so far as the memory is there
   link_.counters.sent_pkts += count;
   link_.counters.sent_bytes += count * (wire::kBthBytes + mtu + wire::kIcrcBytes);
   advance(now, wqe, count, false);
   return true;
 }
 
-bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
+bool Requester::emit_packet(Instant now, SendWqe& wqe, const Room& room, Train& train) {
   const std::uint32_t mtu = link_.mtu();
   Cut cut;
   cut.offset = state_.current_packet * mtu;
@@ -236,14 +240,16 @@ bool Requester::emit_packet(Instant now, SendWqe& wqe, Train& train) {
   bth.pkey = link_.pkey;
   bth.solicited =
       cut.last && has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
-  const bool window_ends = packets_admitted() <= 1;
-  bth.ack_request = cut.last || window_ends || state_.since_ack_request + 1 >= ack_request_interval();
+  bth.ack_request = cut.last || room.ends_with_next(mtu) || state_.since_ack_request + 1 >= ack_request_interval();
   packet.immediate = wqe.immediate;
-  packet.reth = {wqe.remote_address, wqe.rkey, wqe.length};
-  if (wqe.opcode == SendOpcode::RdmaRead)
+  if (wqe.is_atomic()) {
+    const bool swaps = wqe.opcode == SendOpcode::CompareAndSwap;
+    packet.atomic = {wqe.remote_address, wqe.rkey, wqe.swap_or_add, swaps ? wqe.compare : 0};
+  } else if (wqe.opcode == SendOpcode::RdmaRead) {
     packet.reth = {wqe.remote_address + cut.offset, wqe.rkey, cut.length};
-  const bool swaps = wqe.opcode == SendOpcode::CompareAndSwap;
-  packet.atomic = {wqe.remote_address, wqe.rkey, wqe.swap_or_add, swaps ? wqe.compare : 0};
+  } else {
+    packet.reth = {wqe.remote_address, wqe.rkey, wqe.length};
+  }
 
   const std::size_t payload = wqe.is_read_or_atomic() ? 0 : cut.length;
   bth.pad_count = wire::pad_count_for(payload);

@@ -3,6 +3,7 @@
 // … Q-034).
 #pragma once
 
+#include <algorithm>
 #include "soft/roce/link.h"
 #include "soft/roce/send_state.h"
 
@@ -19,20 +20,25 @@ class Requester {
 
  private:
   struct Cut;  // one packet's place in its message
+  // What the window has left.
+  struct Room {
+    std::uint32_t packets, bytes;
+    std::uint32_t full_packets(std::uint32_t mtu) const { return std::min(packets, bytes / mtu); }
+    bool ends_with_next(std::uint32_t mtu) const { return packets <= 1 || bytes < 2 * mtu; }
+  };
 
   core::SendWqe* next_request();
   // The next request, when the next packet of it may leave.
-  core::SendWqe* sendable();
+  core::SendWqe* sendable(Room& room);
   std::uint32_t ack_request_interval() const;
   bool may_start(const core::SendWqe& wqe) const;
-  bool window_admits(const core::SendWqe& wqe) const;
+  Room room() const;
+  bool window_admits(const core::SendWqe& wqe, const Room& room) const;
   std::uint32_t bytes_in_flight() const;
-  // Of those the window has left, full packets.
-  std::uint32_t packets_admitted() const;
   void begin(core::SendWqe& wqe);
-  std::uint32_t middle_run(const core::SendWqe& wqe, const Train& train) const;
-  bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, Train& train);
-  bool emit_packet(Instant now, core::SendWqe& wqe, Train& train);
+  std::uint32_t middle_run(const core::SendWqe& wqe, const Room& room, const Train& train) const;
+  bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, const Room& room, Train& train);
+  bool emit_packet(Instant now, core::SendWqe& wqe, const Room& room, Train& train);
   bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
   void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);
   std::uint32_t read_chunk_packets() const;

@@ -332,7 +332,7 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
 }
 
 void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt) {
-  conversation_.on_owed(now);
+  prompt = conversation_.on_owed(now, link_.config) || prompt;
   if (!responses_.empty() && responses_.back().kind == Response::Kind::Acknowledge) {
     Response& last = responses_.back();
     ++link_.counters.ack_deferred;

@@ -40,13 +40,6 @@ void Train::set_path(const wire::Path& path, std::uint32_t source_index) {
   source_index_ = source_index;
 }
 
-bool Train::fits(std::size_t bytes) const {
-  if (empty()) return true;
-  return !closed_ && bytes <= segment_bytes_ && datagrams_ < limits_.max_datagrams &&
-         total_bytes_ + bytes <= limits_.max_bytes &&
-         pieces_.size() + max_pieces_per_packet() <= limits_.max_pieces;
-}
-
 std::uint32_t Train::room_for_run(std::size_t payload_bytes) const {
   const std::size_t bytes = wire::kBthBytes + payload_bytes + wire::kIcrcBytes;
   if (!fits(bytes) || (!empty() && bytes != segment_bytes_)) return 0;
@@ -56,9 +49,13 @@ std::uint32_t Train::room_for_run(std::size_t payload_bytes) const {
                                               (limits_.max_pieces - pieces_.size() - 1) / kPiecesEach}));
 }
 
-std::byte* Train::reserve(std::size_t bytes) {
+std::byte* Train::next(std::size_t bytes) {
   VERBENA_ASSERT(arena_used_ + bytes <= arena_.size());
-  std::byte* at = arena_.data() + arena_used_;
+  return arena_.data() + arena_used_;
+}
+
+std::byte* Train::reserve(std::size_t bytes) {
+  std::byte* const at = next(bytes);
   arena_used_ += bytes;
   append_piece(at, bytes);
   return at;
@@ -98,34 +95,34 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
                 Payload how) {
   const std::size_t header_bytes = packet.info().header_bytes;
   const std::size_t pad = packet.bth.pad_count;
-  const std::size_t bytes = header_bytes + payload_bytes + pad + wire::kIcrcBytes;
+  const std::size_t covered = header_bytes + payload_bytes + pad;
+  const std::size_t bytes = covered + wire::kIcrcBytes;
   VERBENA_ASSERT(fits(bytes));
-  const Mark before = mark();
-  const bool apart = gathers(payload_bytes, how);
-  const std::size_t here = apart ? header_bytes : header_bytes + payload_bytes + pad;
-  std::byte* const frame = reserve(apart ? here : bytes);
+  if (gathers(payload_bytes, how)) return add_gathered(packet, parts, bytes);
+  std::byte* const frame = next(bytes);
+  if (!copy(parts, frame + header_bytes)) return false;
   wire::emit_headers(packet, {frame, header_bytes});
-  std::byte* trailer = frame + here;
-  std::uint32_t crc = 0;
-  if (apart) {
-    crc = icrc_over({frame, here}, bytes);
-    if (!gather(parts, crc)) {
-      return_to(before);
-      return false;
-    }
-    trailer = reserve(pad + wire::kIcrcBytes);
-    std::memset(trailer, 0, pad);
-    crc = wire::icrc_extend(crc, {trailer, pad});
-    trailer += pad;
-  } else {
-    if (!copy(parts, frame + header_bytes)) {
-      return_to(before);
-      return false;
-    }
-    std::memset(trailer - pad, 0, pad);
-    crc = icrc_over({frame, here}, bytes);
+  std::memset(frame + covered - pad, 0, pad);
+  wire::store_icrc(frame + covered, icrc_over({frame, covered}, bytes));
+  reserve(bytes);
+  count_datagram(bytes);
+  return true;
+}
+
+bool Train::add_gathered(const wire::Packet& packet, std::span<const Piece> parts, std::size_t bytes) {
+  const std::size_t header_bytes = packet.info().header_bytes;
+  const std::size_t pad = packet.bth.pad_count;
+  const Mark before = mark();
+  std::byte* const header = reserve(header_bytes);
+  wire::emit_headers(packet, {header, header_bytes});
+  std::uint32_t crc = icrc_over({header, header_bytes}, bytes);
+  if (!gather(parts, crc)) {
+    return_to(before);
+    return false;
   }
-  wire::store_icrc(trailer, crc);
+  std::byte* const trailer = reserve(pad + wire::kIcrcBytes);
+  std::memset(trailer, 0, pad);
+  wire::store_icrc(trailer + pad, wire::icrc_extend(crc, {trailer, pad}));
   count_datagram(bytes);
   return true;
 }

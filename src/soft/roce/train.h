@@ -49,7 +49,12 @@ class Train {
   // From the next train on. At most what it was made with.
   void limit_datagrams(std::uint32_t most);
   // Whether one more datagram of that many bytes may join.
-  bool fits(std::size_t bytes) const;
+  bool fits(std::size_t bytes) const {
+    if (empty()) return true;
+    return !closed_ && bytes <= segment_bytes_ && datagrams_ < limits_.max_datagrams &&
+           total_bytes_ + bytes <= limits_.max_bytes &&
+           pieces_.size() + max_pieces_per_packet() <= limits_.max_pieces;
+  }
   // How many packets of add_run() may join, of all that are equally long.
   std::uint32_t room_for_run(std::size_t payload_bytes) const;
   enum class Payload { Copy, Gather };
@@ -66,7 +71,10 @@ class Train {
  private:
   // Pieces one packet may add: header, a payload piece per segment, trailer.
   static constexpr std::size_t max_pieces_per_packet() { return 34; }
+  // Where the next bytes of the arena will be; they become a part of the train by reserve().
+  std::byte* next(std::size_t bytes);
   std::byte* reserve(std::size_t bytes);
+  bool add_gathered(const wire::Packet& packet, std::span<const Piece> parts, std::size_t bytes);
   // The sum goes on over the datagram that is to be added; `bytes` is how long it will be.
   std::uint32_t icrc_over(std::span<const std::byte> begun, std::size_t bytes) const {
     return icrc_start_.over(static_cast<std::uint16_t>(datagrams_), bytes, begun);

@@ -24,6 +24,7 @@ struct Cursor {
 
 // The caller has checked that info.header_bytes are there.
 void parse_extended(const OpcodeInfo& info, Cursor<const std::byte> from, Packet& out) {
+  if (info.headers == kNoHeader) return;
   if (info.has(kDeth)) out.deth = parse_deth(from.take(kDethBytes));
   if (info.has(kXrceth)) out.xrceth = load_be32(from.take(kXrcethBytes));
   if (info.has(kFeth)) out.feth = parse_feth(from.take(kFethBytes));
@@ -36,6 +37,7 @@ void parse_extended(const OpcodeInfo& info, Cursor<const std::byte> from, Packet
 }
 
 std::byte* emit_extended(const OpcodeInfo& info, const Packet& packet, Cursor<std::byte> to) {
+  if (info.header_bytes == kBthBytes) return to.at;
   if (info.has(kDeth)) emit(packet.deth, to.take(kDethBytes));
   if (info.has(kXrceth)) store_be32(to.take(kXrcethBytes), packet.xrceth);
   if (info.has(kFeth)) emit(packet.feth, to.take(kFethBytes));
