@@ -128,7 +128,8 @@ bool HostDevice::receive(Look look) {
 
 // Likewise where packets come and nothing else does.
 bool HostDevice::read_port(bool again) {
-  const bool expected = again && !nic_.has_rings() && turns_ - arrival_turn_ < kTurnsBetweenLooks;
+  const bool waits = again && !nic_.has_rings() && !nic_.transmit_waits();
+  const bool expected = waits && turns_ - arrival_turn_ < kTurnsBetweenLooks;
   for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
     if (--looks == 0) return false;
   arrival_turn_ = turns_;
