@@ -330,6 +330,7 @@ bool HostDevice::progress() {
   // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer.
   const bool any = drive(When::Polling, std::exchange(answer_awaited_, false) ? Look::Later : Look::AsNeeded);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
+  if (turn_.ns > put_off_at_.load(std::memory_order_relaxed)) [[unlikely]] put_off_service();
   release();
   drive_while_rung();
   return any;
@@ -454,23 +455,37 @@ void HostDevice::park_service() {
   if (!stopping_.load()) drain(park_fd_);
 }
 
+// Somebody polls. It puts off the end of the pause itself, by a timer set anew now and then: a thread that woke up to
+// look would take its processor from it each time.
+void HostDevice::pause_service() {
+  pause_ns_.store(kLease.ns, std::memory_order_relaxed);
+  put_off_at_.store(now().ns + kLease.ns / 2, std::memory_order_relaxed);
+  fire_after(park_fd_, kLease);
+  pollfd timer{park_fd_, POLLIN, 0};
+  ::ppoll(&timer, 1, nullptr, nullptr);
+  put_off_at_.store(kNotPaused, std::memory_order_relaxed);
+  if (!stopping_.load()) drain(park_fd_);
+}
+
+// The longer it goes on the less often.
+void HostDevice::put_off_service() {
+  const std::int64_t pause_ns = std::min(2 * pause_ns_.load(std::memory_order_relaxed), kLongestServicePause.ns);
+  pause_ns_.store(pause_ns, std::memory_order_relaxed);
+  put_off_at_.store(turn_.ns + pause_ns / 2, std::memory_order_relaxed);
+  if (!stopping_.load()) fire_after(park_fd_, Duration{pause_ns});
+}
+
 // Runs on the service thread.
 void HostDevice::serve() {
-  Duration pause = kLease;
   while (!stopping_.load()) {
     if (waiting_.load() != 0) {
       park_service();
       continue;
     }
     if (lease_until_.load(std::memory_order_relaxed) > now().ns) {
-      // Somebody polls: look again later, the longer it goes on the less often.
-      pollfd timer{park_fd_, POLLIN, 0};
-      const timespec timeout{0, pause.ns};
-      if (::ppoll(&timer, 1, &timeout, nullptr) > 0 && !stopping_.load()) drain(park_fd_);
-      pause = std::min(pause * 2, kLongestServicePause);
+      pause_service();
       continue;
     }
-    pause = kLease;
     step_aside();
     owner_.lock();
     const bool any = drive(When::Serving, Look::Everywhere);

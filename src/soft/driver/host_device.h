@@ -147,6 +147,8 @@ class HostDevice final : private DatagramSink {
   void look_after_sleep(const Sleeper& mine, bool signalled);
   void wait_virtually(Instant until);
   void park_service();
+  void pause_service();
+  void put_off_service();
   bool has_event();
   void quiet_event_fd();  // under event_mutex_, with no event pending
   void stop_service();
@@ -191,6 +193,9 @@ class HostDevice final : private DatagramSink {
   Sleeper service_sleeper_;
   std::atomic<int> waiting_{0};  // threads in wait_event(): they drive, the service thread parks
   std::atomic<bool> service_parked_{false};
+  static constexpr std::int64_t kNotPaused = Instant::never().ns;
+  std::atomic<std::int64_t> put_off_at_{kNotPaused};  // when who polls prolongs the service thread's pause
+  std::atomic<std::int64_t> pause_ns_{0};             // for how long it was put off last
 
   std::mutex event_mutex_;
   Fifo<DeviceEvent> pending_events_;

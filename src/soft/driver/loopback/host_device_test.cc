@@ -24,7 +24,10 @@ class DeafPort final : public Port {
   explicit DeafPort(std::uint32_t& longest, std::uint32_t segments)
       : longest_(longest), segments_(segments) {}
   ~DeafPort() override { ::close(fd_); }
-  bool receive(DatagramSink&) override { return false; }
+  bool receive(DatagramSink&) override {
+    if (on_look) on_look();
+    return false;
+  }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
     if (on_send) on_send();
@@ -40,7 +43,13 @@ class DeafPort final : public Port {
   std::vector<std::string> explain() const override { return {}; }
   std::vector<NamedCounter> counters() override { return {}; }
 
-  std::function<void()> on_send;
+  std::function<void()> on_send, on_look;
+
+  // Whether something seems to have come.
+  void ring(bool on) {
+    std::uint64_t count = 1;
+    EXPECT_EQ(on ? ::write(fd_, &count, sizeof count) : ::read(fd_, &count, sizeof count), 8);
+  }
 
  private:
   const int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -119,6 +128,27 @@ TEST(HostDevice, does_not_answer_the_doorbells_of_others_without_end) {
 }
 
 // What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
+// Its pause is put off while somebody polls; that must end with the polling, each time.
+TEST(HostDevice, is_served_again_whenever_nobody_polls_any_more) {
+  std::uint32_t longest = 0;
+  auto port = std::make_unique<DeafPort>(longest, 64);
+  DeafPort& network = *port;
+  std::atomic<int> looks_of_others{0};
+  network.on_look = [&, me = std::this_thread::get_id()] {
+    if (std::this_thread::get_id() != me) ++looks_of_others;
+  };
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {});
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5 * turn);
+    do device.progress();
+    while (std::chrono::steady_clock::now() < end);
+    const int before = looks_of_others;
+    network.ring(true);
+    while (looks_of_others == before) std::this_thread::yield();
+    network.ring(false);
+  }
+}
+
 TEST(HostDevice, serves_a_long_read_in_turns) {
   loopback::Hub hub;
   NicConfig greedy = config_for(1);
