@@ -30,6 +30,13 @@ endforeach()
 configure_file(${CMAKE_SOURCE_DIR}/cmake/verbena.map.in ${made}/verbena.map @ONLY)
 target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map -Wl,--no-undefined
   -Wl,-z,nodelete)  # a fork and a thread of ours find it where it was
+verbena_optimise_whole(verbena_shared)
+if(VERBENA_LTO_COMPILE)
+  # Who links the static library does it in a moment, whatever the compiler.
+  add_custom_command(TARGET verbena_static POST_BUILD VERBATIM COMMAND ${CMAKE_OBJCOPY}
+    --wildcard --remove-section=.gnu.lto_* --remove-section=.gnu.debuglto_* --strip-symbol=__gnu_lto_*
+    $<TARGET_FILE:verbena_static>)
+endif()
 set_target_properties(verbena_shared PROPERTIES LINK_DEPENDS ${made}/verbena.map)
 
 # ---- Files. Components: library (what programs need to run), dev (to be built), utils (the tools).

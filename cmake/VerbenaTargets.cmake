@@ -24,6 +24,22 @@ if(VERBENA_BUILD_FUZZERS)
 endif()
 find_package(Threads REQUIRED)
 
+# A message goes through a hundred functions of eight layers: what is linked as a whole takes a fifth less time for it.
+# Tests link the same objects as they are, in a moment.
+option(VERBENA_LTO "Optimise libverbena and the programs that are measured as a whole (g++ only)" OFF)
+set(VERBENA_LTO_COMPILE "")
+if(VERBENA_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(VERBENA_LTO_COMPILE -flto -ffat-lto-objects)
+  add_link_options(-fno-use-linker-plugin)  # but for verbena_optimise_whole()
+endif()
+function(verbena_optimise_whole)
+  foreach(target IN LISTS ARGN)
+    if(VERBENA_LTO_COMPILE)
+      target_link_options(${target} PRIVATE -fuse-linker-plugin -flto=auto)
+    endif()
+  endforeach()
+endfunction()
+
 # verbena_layer(NAME DEPENDS libs... [LINK libs...] [OUTSIDE])
 # Library verbena_NAME from every *.cc of this folder that is not a test; test program NAME_test from every *_test.cc.
 # It becomes a part of libverbena, unless it stands OUTSIDE.
@@ -38,7 +54,7 @@ function(verbena_layer name)
     target_link_libraries(verbena_${name} PUBLIC verbena_options ${arg_DEPENDS} ${arg_LINK})
     set_target_properties(verbena_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     # Nobody puts another function in the place of one of ours: within a file they are inlined all the same.
-    target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition)
+    target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition ${VERBENA_LTO_COMPILE})
     if(NOT arg_OUTSIDE)
       set_property(GLOBAL APPEND PROPERTY VERBENA_LAYERS verbena_${name})
     endif()

@@ -52,7 +52,8 @@ def key_of(tree, path, command, common):
 def look(root, build, path):
     """Diagnostics of clang-tidy for one file; [] when it is clean."""
     ran = subprocess.run(
-        ["clang-tidy", "--quiet", "-p", build, "--extra-arg=-Wno-unknown-warning-option", os.path.join(root, path)],
+        ["clang-tidy", "--quiet", "-p", build, "--extra-arg=-Wno-unknown-warning-option",
+         "--extra-arg=-Wno-ignored-optimization-argument", os.path.join(root, path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
     # A name without a place is one the compiler made up (the type of a requires expression): nobody can mend it.
     if ran.returncode == 0 or PLACELESS.sub("", ran.stdout).strip() == "":
