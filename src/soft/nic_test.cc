@@ -312,11 +312,12 @@ TEST_F(TwoDevices, let_an_owed_acknowledgement_leave_when_its_time_has_come) {
 class Conversation : public TwoDevices {
  protected:
   // What b sends for one request of a: packets, the data among them.
-  int answer() {
+  int answer(Duration thinking = {}) {
     const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
     post(request(SendOpcode::RdmaWrite, from_a, 0));
     a.nic.handle_doorbells(now);
     move(a, b);
+    wait(thinking);
     SendRequest back = request(SendOpcode::RdmaWrite, from_b, 0);
     back.rkey = a.region.rkey;
     EXPECT_TRUE(b.qp.queues->post_send({&back, 1}));
@@ -375,6 +376,39 @@ TEST_F(Conversation, waits_in_vain_the_less_often_the_longer_it_does_not_work) {
     EXPECT_EQ(idle(), 1);
   }
   EXPECT_GT(before, 16);
+}
+
+// With an answer that comes late the acknowledgement leaves: that says nothing of holding it back.
+TEST_F(Conversation, does_not_take_a_late_answer_for_a_sign_that_waiting_works) {
+  EXPECT_EQ(answer(), 1);
+  wait(config.max_hold_time);
+  EXPECT_EQ(idle(), 1);
+  for (const int at_once : {8, 16, 32}) {
+    for (int i = 1; i < at_once; ++i) EXPECT_EQ(answer(), 2) << i << " of " << at_once;
+    EXPECT_EQ(answer(config.max_owed_ack_time), 2);
+    EXPECT_EQ(answer(), 1) << at_once;
+    wait(config.max_hold_time);
+    EXPECT_EQ(idle(), 1) << at_once;
+  }
+}
+
+// Two answers to one request are not two turns.
+TEST_F(Conversation, takes_its_pace_from_turns) {
+  const Duration turn = config.max_owed_ack_time / 3;
+  for (int i = 0; i < 3; ++i) {
+    answer();
+    wait(turn);
+  }
+  EXPECT_EQ(answer(), 1);
+  const ScatterGather from_b = b.at(0, 8);
+  SendRequest more = request(SendOpcode::RdmaWrite, from_b, 0);
+  more.rkey = a.region.rkey;
+  EXPECT_TRUE(b.qp.queues->post_send({&more, 1}));
+  b.nic.ring_doorbell(*b.qp.queues);
+  b.nic.handle_doorbells(now);
+  EXPECT_EQ(idle(), 1);
+  wait(turn);
+  EXPECT_EQ(idle(), 0);
 }
 
 TEST_F(Conversation, acknowledges_with_the_data_that_leave_before_it_is_due) {

@@ -131,7 +131,7 @@ bool HostDevice::read_port(bool again) {
   const bool waits = again && !nic_.has_rings() && !nic_.transmit_waits();
   const bool expected = waits && turns_ - arrival_turn_ < kTurnsBetweenLooks;
   for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
-    if (--looks == 0) return false;
+    if (--looks == 0 || nic_.doorbell_rang()) return false;
   arrival_turn_ = turns_;
   return true;
 }
@@ -329,8 +329,9 @@ bool HostDevice::progress() {
   }
   // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer.
   const bool any = drive(When::Polling, std::exchange(answer_awaited_, false) ? Look::Later : Look::AsNeeded);
+  const bool still = turn_.ns <= lease_until_.load(std::memory_order_relaxed);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
-  if (turn_.ns > put_off_at_.load(std::memory_order_relaxed)) [[unlikely]] put_off_service();
+  if (still && turn_.ns > put_off_at_.load(std::memory_order_acquire)) [[unlikely]] put_off_service();
   release();
   drive_while_rung();
   return any;
@@ -455,11 +456,11 @@ void HostDevice::park_service() {
   if (!stopping_.load()) drain(park_fd_);
 }
 
-// Somebody polls. It puts off the end of the pause itself, by a timer set anew now and then: a thread that woke up to
-// look would take its processor from it each time.
+// Somebody polls. Who does so without a gap puts off the end of the pause, by a timer set anew now and then: a thread
+// that woke up to look would take the processor from it each time.
 void HostDevice::pause_service() {
   pause_ns_.store(kLease.ns, std::memory_order_relaxed);
-  put_off_at_.store(now().ns + kLease.ns / 2, std::memory_order_relaxed);
+  put_off_at_.store(now().ns + kLease.ns / 2, std::memory_order_release);
   fire_after(park_fd_, kLease);
   pollfd timer{park_fd_, POLLIN, 0};
   ::ppoll(&timer, 1, nullptr, nullptr);

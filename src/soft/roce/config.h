@@ -15,7 +15,7 @@ struct Config {
   std::uint32_t max_window_bytes = 192 * 1024;
   std::uint32_t ack_request_interval = 96;      // AckReq at least every so many packets, or half a window
   std::uint32_t read_chunk_bytes = 64 * 1024;   // one READ request asks for no more
-  // Above what a peer that just stopped polling may take to answer: its service thread looks every millisecond.
+  // Above what a peer that just stopped polling may take to answer: its service thread looks a millisecond later.
   Duration min_retransmission_time = Duration::milliseconds(2);
   Duration initial_retransmission_time = Duration::milliseconds(5);
   Duration max_owed_ack_time = Duration::microseconds(50);

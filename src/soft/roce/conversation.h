@@ -13,16 +13,23 @@ namespace verbena::roce {
 
 class Conversation {
  public:
-  // A request that is to be acknowledged. True when so many are that it must not wait.
-  bool on_owed(Instant now, const Config& config) {
-    if (owed_++ == 0) since_ = now;
+  // A request that is to be acknowledged; `first`: nothing else is. True when so many are that it must not wait.
+  bool on_owed(Instant now, bool first, const Config& config) {
+    if (first) {
+      owed_ = 0;
+      replied_ = worked_ = false;
+      since_ = now;
+    }
+    if (replied_) worked_ = true;
+    answered_ = false;
     if (eager_ != 0) --eager_;
-    return owed_ >= config.max_owed_acknowledgements;
+    return ++owed_ >= config.max_owed_acknowledgements;
   }
-  // Data of ours left while an acknowledgement was owed.
+  // Data of ours left while an acknowledgement was owed. The first after a request tells the pace.
   void on_reply(Instant now, const Config& config) {
+    if (answered_) return;
     pace_ = std::clamp((now - replied_at_) * 2, config.min_hold_time, config.max_hold_time);
-    replied_ = true;
+    answered_ = replied_ = true;
     replied_at_ = now;
   }
   // Not where it would be due before the next request came and was answered: then it leaves with this answer.
@@ -30,22 +37,25 @@ class Conversation {
     return replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements && now < replied_at_ + pace_ &&
            replied_at_ + pace_ <= since_ + config.max_owed_ack_time;
   }
-  // One that left without data shows that no request came: the peer may have waited for it, or was held up itself. The
-  // next ones go at once; twice as many as the time before, unless holding back worked meanwhile.
-  void on_acknowledged(bool with_data) {
-    if (replied_ && eager_ == 0) {
-      if (!with_data) eager_ = patience_;
-      patience_ = with_data ? kLeastEager : std::min(2 * patience_, kMostEager);
+  // One that left for want of anything else shows that the next request did not come: the peer may wait for it, or was
+  // held up itself. The next ones go at once; twice as many as the time before, unless holding back worked meanwhile.
+  void on_acknowledged(bool in_vain) {
+    if (!replied_ || eager_ != 0) return;
+    if (in_vain) {
+      eager_ = patience_;
+      patience_ = std::min(2 * patience_, kMostEager);
+    } else if (worked_) {
+      patience_ = kLeastEager;
     }
-    replied_ = false;
-    owed_ = 0;
   }
 
  private:
   static constexpr std::uint32_t kLeastEager = 8, kMostEager = 4096;
 
-  bool replied_ = false;
-  std::uint32_t owed_ = 0;   // requests since the last acknowledgement
+  bool replied_ = false;   // since the first of those owed
+  bool worked_ = false;    // a request came after that
+  bool answered_ = false;  // the newest request
+  std::uint32_t owed_ = 0;   // requests
   std::uint32_t eager_ = 0;  // requests left of those that are acknowledged at once
   std::uint32_t patience_ = kLeastEager;  // how many those will be the next time
   Instant since_;                         // the first of those owed

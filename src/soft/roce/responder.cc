@@ -332,8 +332,9 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
 }
 
 void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt) {
-  prompt = conversation_.on_owed(now, link_.config) || prompt;
-  if (!responses_.empty() && responses_.back().kind == Response::Kind::Acknowledge) {
+  const bool first = responses_.empty() || responses_.back().kind != Response::Kind::Acknowledge;
+  if (conversation_.on_owed(now, first, link_.config)) prompt = true;
+  if (!first) {
     Response& last = responses_.back();
     ++link_.counters.ack_deferred;
     last.prompt = last.prompt || prompt;

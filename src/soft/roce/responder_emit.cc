@@ -52,10 +52,10 @@ Responder::Added Responder::add(Train& train, const wire::Packet& packet, std::s
 bool Responder::emit_short(Train& train) {
   const Response& front = responses_.front();
   const bool atomic = front.kind == Response::Kind::Atomic;
-  const bool with_data = !train.empty();
+  const bool in_vain = train.empty() && !front.prompt;
   const wire::Packet packet = answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front);
   if (add(train, packet, {}, 0) != Added::Yes) return false;
-  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(with_data);
+  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(in_vain);
   responses_.pop();
   return true;
 }

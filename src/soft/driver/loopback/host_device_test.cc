@@ -127,7 +127,6 @@ TEST(HostDevice, does_not_answer_the_doorbells_of_others_without_end) {
   EXPECT_GT(sends, before) << "what rang last is not forgotten";
 }
 
-// What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
 // Its pause is put off while somebody polls; that must end with the polling, each time.
 TEST(HostDevice, is_served_again_whenever_nobody_polls_any_more) {
   std::uint32_t longest = 0;
@@ -149,6 +148,25 @@ TEST(HostDevice, is_served_again_whenever_nobody_polls_any_more) {
   }
 }
 
+// Who polls now and then leaves the device to the service thread between, also where it polled without a gap before.
+TEST(HostDevice, is_served_between_the_turns_of_who_polls_seldom) {
+  std::uint32_t longest = 0;
+  auto port = std::make_unique<DeafPort>(longest, 64);
+  DeafPort& network = *port;
+  std::atomic<int> looks_of_others{0};
+  network.on_look = [&, me = std::this_thread::get_id()] {
+    if (std::this_thread::get_id() != me) ++looks_of_others;
+  };
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {});
+  while (looks_of_others == 0) std::this_thread::yield();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+  while (std::chrono::steady_clock::now() < end) device.progress();
+  network.ring(true);
+  for (const int before = looks_of_others; looks_of_others == before; device.progress())
+    std::this_thread::sleep_for(std::chrono::microseconds(600));
+}
+
+// What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
 TEST(HostDevice, serves_a_long_read_in_turns) {
   loopback::Hub hub;
   NicConfig greedy = config_for(1);
