@@ -158,12 +158,13 @@ TEST(HostDevice, is_served_between_the_turns_of_who_polls_seldom) {
     if (std::this_thread::get_id() != me) ++looks_of_others;
   };
   HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {});
-  while (looks_of_others == 0) std::this_thread::yield();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
-  while (std::chrono::steady_clock::now() < end) device.progress();
-  network.ring(true);
-  for (const int before = looks_of_others; looks_of_others == before; device.progress())
-    std::this_thread::sleep_for(std::chrono::microseconds(600));
+  network.ring(true);  // it does not sleep
+  const auto after = [](std::chrono::microseconds time) { return std::chrono::steady_clock::now() + time; };
+  for (const auto end = after(std::chrono::milliseconds(5)); std::chrono::steady_clock::now() < end;) device.progress();
+  for (const int before = looks_of_others; looks_of_others == before; device.progress()) {
+    const auto computed = after(std::chrono::microseconds(600));
+    while (std::chrono::steady_clock::now() < computed) continue;
+  }
 }
 
 // What a peer reads at once may be more than one turn sends: what is left leaves without being asked for.
