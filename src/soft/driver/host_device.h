@@ -195,7 +195,7 @@ class HostDevice final : private DatagramSink {
   std::atomic<bool> service_parked_{false};
   static constexpr std::int64_t kNotPaused = Instant::never().ns;
   std::atomic<std::int64_t> put_off_at_{kNotPaused};  // when who polls prolongs the service thread's pause
-  std::atomic<std::int64_t> pause_ns_{1};             // for how long it was put off last; not 0, which would be for ever
+  std::atomic<std::int64_t> pause_ns_{1};             // for how long it was put off last; 0 would be for ever
 
   std::mutex event_mutex_;
   Fifo<DeviceEvent> pending_events_;
