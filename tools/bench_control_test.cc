@@ -39,6 +39,23 @@ TEST_F(TwoEnds, why_the_other_end_left_is_told_also_behind_what_it_said_before) 
   EXPECT_NE(sent.error().context().find("interrupted"), std::string::npos) << sent.error().to_string();
 }
 
+// Likewise where what was said just before is not acknowledged yet.
+TEST_F(TwoEnds, why_the_other_end_left_is_told_after_a_conversation) {
+  for (std::uint64_t turn = 0; turn < 20; ++turn) {
+    ASSERT_TRUE(here_->send({{"turn", turn}}));
+    ASSERT_TRUE(there_->receive());
+    ASSERT_TRUE(there_->send({{"turn", turn}}));
+    ASSERT_TRUE(here_->receive());
+  }
+  ASSERT_TRUE(here_->send({{"unread", 1}}));
+  ASSERT_TRUE(there_->send({{"before", 1}}));
+  there_->send_error(Error(ErrorCode::Cancelled, "interrupted"));
+  there_.reset();
+  const auto sent = here_->send({{"more", 2}});
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code(), ErrorCode::Rejected) << sent.error().to_string();
+}
+
 TEST_F(TwoEnds, who_leaves_without_a_word_is_gone) {
   ASSERT_TRUE(here_->send({{"unread", 1}}));
   ASSERT_TRUE(there_->send({{"before", 1}}));

@@ -2,6 +2,7 @@
 #include "tools/tcp_link.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -46,6 +47,13 @@ struct SocketAddress {
   }
 };
 
+// Nothing waits for the acknowledgement of what was said before: who leaves with something unread resets the connection,
+// and last words that waited would be thrown away.
+void send_at_once(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
 Clock::time_point after(Duration timeout) {
   return timeout == Duration::forever() ? Clock::time_point::max()
                                         : Clock::now() + std::chrono::nanoseconds(timeout.ns);
@@ -72,6 +80,7 @@ Result<TcpLink> TcpLink::connect(const Endpoint& server, Duration timeout, const
   SocketAddress address(*host, server.port);
   UniqueFd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) return Error::from_errno(errno, what);
+  send_at_once(fd.get());
   if (::connect(fd.get(), address.get(), address.length) != 0) {
     if (errno != EINPROGRESS) return Error::from_errno(errno, what);
     if (auto ready = wait_ready(fd.get(), POLLOUT, after(timeout), stopped, what); !ready)
@@ -144,7 +153,10 @@ Result<TcpLink> TcpListener::accept(const StopQuestion& stopped) {
     SocketAddress peer;
     peer.length = sizeof peer.storage;
     UniqueFd fd(::accept4(fd_.get(), peer.get(), &peer.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd.is_open()) return TcpLink(std::move(fd), "the client");
+    if (fd.is_open()) {
+      send_at_once(fd.get());
+      return TcpLink(std::move(fd), "the client");
+    }
     if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) return Error::from_errno(errno, "accept a client");
   }
 }
