@@ -47,8 +47,8 @@ struct SocketAddress {
   }
 };
 
-// Nothing waits for the acknowledgement of what was said before: who leaves with something unread resets the connection,
-// and last words that waited would be thrown away.
+// Nothing waits for the acknowledgement of what was said before: who leaves with something unread resets the
+// connection, and last words that waited would be thrown away.
 void send_at_once(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
