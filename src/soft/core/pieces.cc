@@ -8,12 +8,6 @@ namespace verbena::core {
 bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
                  std::uint64_t length, Access wanted, PieceList& out) {
   out.count = 0;
-  if (sges.size() == 1 && length != 0 && offset < sges[0].length && length <= sges[0].length - offset) {
-    const std::byte* const data = memory.find_local(sges[0].lkey, domain, sges[0].address, sges[0].length, wanted);
-    if (data == nullptr) return false;
-    out.pieces[out.count++] = {data + offset, static_cast<std::size_t>(length)};
-    return true;
-  }
   for (const ScatterGather& sge : sges) {
     if (length == 0) break;
     if (offset >= sge.length) {

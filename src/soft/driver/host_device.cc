@@ -126,7 +126,7 @@ bool HostDevice::receive(Look look) {
   return read_rings(look == Look::AsNeeded && !any) || any;
 }
 
-// Likewise where packets come and nothing else does.
+// Where packets come and nothing else does, who polls looks a few times before everything else has its turn.
 bool HostDevice::read_port(bool again) {
   const bool waits = again && !nic_.has_rings() && !nic_.transmit_waits();
   const bool expected = waits && turns_ - arrival_turn_ < kTurnsBetweenLooks;

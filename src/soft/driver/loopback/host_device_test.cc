@@ -127,16 +127,26 @@ TEST(HostDevice, does_not_answer_the_doorbells_of_others_without_end) {
   EXPECT_GT(sends, before) << "what rang last is not forgotten";
 }
 
-// Its pause is put off while somebody polls; that must end with the polling, each time.
-TEST(HostDevice, is_served_again_whenever_nobody_polls_any_more) {
+// With a service thread. Counts how often others than the test's own thread look at its network.
+class ServedDevice : public testing::Test {
+ protected:
+  static std::unique_ptr<DeafPort> watched(std::uint32_t& longest, std::atomic<int>& looks_of_others) {
+    auto port = std::make_unique<DeafPort>(longest, 64);
+    port->on_look = [&looks_of_others, me = std::this_thread::get_id()] {
+      if (std::this_thread::get_id() != me) ++looks_of_others;
+    };
+    return port;
+  }
+
   std::uint32_t longest = 0;
-  auto port = std::make_unique<DeafPort>(longest, 64);
-  DeafPort& network = *port;
   std::atomic<int> looks_of_others{0};
-  network.on_look = [&, me = std::this_thread::get_id()] {
-    if (std::this_thread::get_id() != me) ++looks_of_others;
-  };
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {});
+  std::unique_ptr<DeafPort> port = watched(longest, looks_of_others);
+  DeafPort& network = *port;
+  HostDevice device{config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {}};
+};
+
+// The pause of that thread is put off while somebody polls; that ends with the polling, each time.
+TEST_F(ServedDevice, is_served_again_whenever_nobody_polls_any_more) {
   for (int turn = 0; turn < 5; ++turn) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5 * turn);
     do device.progress();
@@ -149,15 +159,7 @@ TEST(HostDevice, is_served_again_whenever_nobody_polls_any_more) {
 }
 
 // Who polls now and then leaves the device to the service thread between, also where it polled without a gap before.
-TEST(HostDevice, is_served_between_the_turns_of_who_polls_seldom) {
-  std::uint32_t longest = 0;
-  auto port = std::make_unique<DeafPort>(longest, 64);
-  DeafPort& network = *port;
-  std::atomic<int> looks_of_others{0};
-  network.on_look = [&, me = std::this_thread::get_id()] {
-    if (std::this_thread::get_id() != me) ++looks_of_others;
-  };
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), {});
+TEST_F(ServedDevice, is_served_between_the_turns_of_who_polls_seldom) {
   network.ring(true);  // it does not sleep
   const auto after = [](std::chrono::microseconds time) { return std::chrono::steady_clock::now() + time; };
   for (const auto end = after(std::chrono::milliseconds(5)); std::chrono::steady_clock::now() < end;) device.progress();
