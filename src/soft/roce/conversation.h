@@ -28,7 +28,7 @@ class Conversation {
   // Data of ours left while an acknowledgement was owed. The first after a request tells the pace.
   void on_reply(Instant now, const Config& config) {
     if (answered_) return;
-    pace_ = std::clamp((now - replied_at_) * 2, config.min_hold_time, config.max_hold_time);
+    pace_ = std::clamp(now - replied_at_, config.min_hold_time / 2, config.max_hold_time / 2) * 2;
     answered_ = replied_ = true;
     replied_at_ = now;
   }
