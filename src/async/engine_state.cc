@@ -181,7 +181,7 @@ bool EngineState::run_device(AttachedDevice& device) {
 
 bool EngineState::run_once() {
   bool any = false;
-  prepared_ = false;
+  outside_ = Outside::Elsewhere;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
   if (!failing_.empty() && tell_failures()) any = true;

@@ -177,19 +177,24 @@ class EngineState {
     bool& held_;
     const bool before_;
   };
-  // Inside a loop that waits for fd(): what this run began to look for, and did not find, is that loop's again.
+  // Somebody waits for fd(), outside of this library, and was woken since.
+  enum class Outside { Elsewhere, Waits, Woken };
+  // Inside a loop that waits for fd(): what this run began to look for, and did not find, is that loop's again; and so
+  // is the wake-up that was on its way there.
   class KeepWaited {
    public:
-    explicit KeepWaited(EngineState& engine) : engine_(engine), waited_for_(engine.prepared_) {}
+    explicit KeepWaited(EngineState& engine) : engine_(engine), before_(engine.outside_) {}
     ~KeepWaited() {
-      if (waited_for_ && !engine_.prepared_) engine_.wake();
+      if (before_ == Outside::Elsewhere || engine_.outside_ == before_) return;
+      engine_.outside_ = Outside::Woken;
+      engine_.wake();
     }
     KeepWaited(const KeepWaited&) = delete;
     KeepWaited& operator=(const KeepWaited&) = delete;
 
    private:
     EngineState& engine_;
-    const bool waited_for_;
+    const Outside before_;
   };
   static void begin(detail::Resumption& spawned);
   static void finish(detail::Resumption& spawned);
@@ -219,8 +224,8 @@ class EngineState {
   bool has_ready() const { return !draining_ && resumptions_.has_ready(); }
   // Work that begins while somebody waits for fd() outside of this library makes that readable.
   void leave_wait() {
-    if (!prepared_) return;
-    prepared_ = false;
+    if (outside_ != Outside::Waits) return;
+    outside_ = Outside::Woken;
     wake();
   }
   bool look_ahead();
@@ -245,7 +250,7 @@ class EngineState {
   detail::Resumptions resumptions_;
   std::list<Spawned> spawned_;
   bool draining_ = false;  // a destructor waits
-  bool prepared_ = false;  // somebody waits for fd()
+  Outside outside_ = Outside::Elsewhere;
   std::atomic<bool> woken_{false};
   std::atomic<bool> sleeps_in_device_{false};
   int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;

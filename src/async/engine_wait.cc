@@ -131,6 +131,7 @@ void EngineState::arm_timer(Instant until) {
 }
 
 bool EngineState::prepare_wait() {
+  outside_ = Outside::Elsewhere;
   if (is_virtual() || woken_.exchange(false)) {
     if (wake_fd_ >= 0) drain_counter(wake_fd_);
     return false;
@@ -138,7 +139,7 @@ bool EngineState::prepare_wait() {
   if (look_ahead()) return false;
   drain_counter(timer_fd_);
   arm_timer(next_due());
-  prepared_ = true;
+  outside_ = Outside::Waits;
   return true;
 }
 

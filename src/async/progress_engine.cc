@@ -18,7 +18,9 @@ Result<ProgressEngine> ProgressEngine::create(Device& device, const EngineOption
 
 Result<void> ProgressEngine::add(Device& device) { return state_->add(device); }
 bool ProgressEngine::run_once() { return state_->run_once(); }
-bool ProgressEngine::run_or_wait(Instant deadline) { return state_->run_or_wait(deadline); }
+bool ProgressEngine::run_asking(bool (*ask)(const void*), const void* by, Instant deadline) {
+  return state_->run_until([=] { return ask(by); }, deadline);
+}
 void ProgressEngine::wait(Instant until) { state_->wait(until); }
 void ProgressEngine::wake() { state_->wake(); }
 void ProgressEngine::drive(const detail::Child& task, detail::Join& end) { state_->drive(task, end); }

@@ -300,6 +300,37 @@ TEST(Threads, a_wait_inside_a_foreign_loop_leaves_the_descriptor_as_good_as_it_w
   must(message.result());
 }
 
+// What is to wake the loop still does so after a wait that it ended.
+TEST(Threads, waits_inside_a_foreign_loop_keep_what_was_to_wake_it) {
+  test::Pair pair;
+  ProgressEngine& engine = pair.engine;
+  const auto readable = [&] {
+    pollfd poll_fd{engine.fd(), POLLIN, 0};
+    return ::poll(&poll_fd, 1, 0) == 1;
+  };
+  const auto wait = [&] { EXPECT_FALSE(engine.run_until([] { return false; }, Duration::milliseconds(1))); };
+  Connection near = pair.connect();
+  do {
+    while (engine.run_once()) {
+    }
+  } while (!engine.prepare_wait());
+  EXPECT_FALSE(readable());
+  for (int i = 0; i < 3; ++i) {
+    wait();
+    EXPECT_TRUE(readable()) << "after wait " << i;
+  }
+  do {
+    while (engine.run_once()) {
+    }
+  } while (!engine.prepare_wait());
+  EXPECT_FALSE(readable());
+  Operation never = near.receive(Segments{});
+  never.expires_at(engine.now() + Duration::seconds(60));
+  EXPECT_TRUE(readable());
+  wait();
+  EXPECT_TRUE(readable());
+}
+
 TEST(Threads, queue_pairs_of_one_device_are_posted_to_and_polled_from_any_thread) {
   constexpr std::uint64_t kEach = 200;
   Device a = must(Device::open()), b = must(Device::open());

@@ -49,12 +49,12 @@ class ProgressEngine {
   // Drives every device once, finishes what completed, runs its callbacks. Never blocks; true when anything happened.
   // May be called from a callback.
   bool run_once();
-  // Runs until done() holds or `deadline` has come, waiting in between as the options say. Returns done().
+  // Runs until done() holds or `deadline` has come, waiting in between as the options say. Returns done(). May be
+  // called from a callback, and from a handler of a loop that waits for fd().
   template <class Predicate>
   bool run_until(Predicate&& done, Instant deadline = Instant::never()) {
-    while (!done())
-      if (!run_or_wait(deadline)) return done();
-    return true;
+    const auto asked = [&done] { return static_cast<bool>(done()); };
+    return run_asking([](const void* by) { return (*static_cast<decltype(&asked)>(by))(); }, &asked, deadline);
   }
   template <class Predicate>
   bool run_until(Predicate&& done, Duration timeout) {
@@ -114,7 +114,7 @@ class ProgressEngine {
  private:
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
   void drive(const detail::Child& task, detail::Join& end);
-  bool run_or_wait(Instant deadline);
+  bool run_asking(bool (*ask)(const void*), const void* by, Instant deadline);
   std::unique_ptr<EngineState> state_;
 };
 
