@@ -97,7 +97,7 @@ class Algorithms {
   void run() {
     while (!words_.script.empty()) {
       const std::uint8_t what = words_.script.u8();
-      const Key key{1 + what / 8u};
+      const RKey key{1 + what / 8u};
       const std::uint64_t before = words_.loads;
       switch (what % 4) {
         case 0:
@@ -119,7 +119,7 @@ class Algorithms {
   }
 
  private:
-  void grant(Key key) {
+  void grant(RKey key) {
     const auto known = granter_.slot_of(key);
     const auto slot = granter_.try_grant(key);
     VERBENA_ASSERT(slot.has_value() == (known || granted_.count() != kMostGrants));
@@ -127,7 +127,7 @@ class Algorithms {
     VERBENA_ASSERT(known ? slot == known : !granted_[*slot]);
     granted_.set(*slot);
   }
-  void take_back(Key key) {
+  void take_back(RKey key) {
     const auto slot = granter_.slot_of(key);
     if (!slot) return;
     granter_.revoke(*slot);
@@ -138,7 +138,7 @@ class Algorithms {
     granted_.reset(*slot);
   }
   // What it was told is what it does; and it never leaves a claim behind.
-  void copy(std::uint32_t slot, Key key) {
+  void copy(std::uint32_t slot, RKey key) {
     const bool may = claimer_.claim(slot, key);
     VERBENA_ASSERT(may == ((words_.last & ~kHeavy) == key.value()));
     VERBENA_ASSERT(words_.claim == (may ? 1 + slot : 0));
@@ -150,7 +150,7 @@ class Algorithms {
   void check() {
     std::size_t known = 0;
     for (std::uint32_t key = 1; key <= 32; ++key) {
-      const auto slot = granter_.slot_of(Key{key});
+      const auto slot = granter_.slot_of(RKey{key});
       VERBENA_ASSERT(!slot || granted_[*slot]);
       known += slot ? 1 : 0;
     }
@@ -209,7 +209,7 @@ class World final : private PeerMemory, private RegionSource {
   }
 
   void run() {
-    for (const std::uint32_t key : {1u, 2u}) open(Key{key});
+    for (const std::uint32_t key : {1u, 2u}) open(RKey{key});
     while (!script_.empty()) step();
     transport_->handle_hang_up(now_);
     transport_->detach();
@@ -245,15 +245,15 @@ class World final : private PeerMemory, private RegionSource {
   }
   bool is_granted() const override { return PullWords(const_cast<World*>(this)->bytes_of(kTheirPull)).can_pull(); }
   void refuse() override { PullWords(bytes_of(kOurPull)).refuse(); }
-  void ask(Key rkey) override {
+  void ask(RKey rkey) override {
     VERBENA_ASSERT(std::find(asked_.begin(), asked_.end(), rkey) == asked_.end());
     asked_.push_back(rkey);
   }
-  void drop(Key rkey) override { VERBENA_ASSERT(std::erase(open_, rkey) == 1); }
+  void drop(RKey rkey) override { VERBENA_ASSERT(std::erase(open_, rkey) == 1); }
   void take_back_all() override {
     while (const auto rkey = transport_->any_granted()) take_back(*rkey);
   }
-  void take_back(Key rkey) {
+  void take_back(RKey rkey) {
     const auto slot = transport_->revoke(rkey);
     if (!slot) return;
     VERBENA_ASSERT(*slot < kMostGrants);
@@ -355,7 +355,7 @@ class World final : private PeerMemory, private RegionSource {
 
   // ---- What the program does.
   // A key that is named twice is asked for, and answered.
-  void open(Key rkey) {
+  void open(RKey rkey) {
     for (int twice = 0; twice < 2; ++twice) {
       const ScatterGather local{kIova, 8, region_.lkey};
       SendRequest made;
@@ -417,7 +417,7 @@ class World final : private PeerMemory, private RegionSource {
     SendRequest made;
     made.id = posted_;
     made.local = {&local, 1};
-    made.rkey = Key{1 + script_.u8() % 4u};
+    made.rkey = RKey{1 + script_.u8() % 4u};
     made.remote_address = kIova + script_.u8() * 4u;
     if (script_.u8() < 0x20) made.remote_address = ~std::uint64_t{0} - kRegionBytes + 1 + script_.u8();
     return made;
@@ -433,7 +433,7 @@ class World final : private PeerMemory, private RegionSource {
     transport_->handle_doorbell();
   }
   void write_now() {
-    const ScatterGather local{reinterpret_cast<std::uintptr_t>(own_.base()), script_.u8() * 2u, Key{}};
+    const ScatterGather local{reinterpret_cast<std::uintptr_t>(own_.base()), script_.u8() * 2u, LKey{}};
     SendRequest made = request(local);
     made.opcode = SendOpcode::RdmaWrite;
     if (qp_->state() == QueuePairState::Rts) transport_->write_now(made);
@@ -486,7 +486,7 @@ class World final : private PeerMemory, private RegionSource {
   alignas(kLineBytes) std::array<std::uint64_t, kWords> words_{};
   Guarded own_, theirs_;
   std::size_t changeable_ = 0;  // of the peer's bytes
-  std::vector<Key> asked_, open_;
+  std::vector<RKey> asked_, open_;
   core::MemoryRegion region_;
   std::unique_ptr<core::QueuePair> qp_;
   std::unique_ptr<Transport> transport_;

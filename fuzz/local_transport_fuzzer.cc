@@ -175,7 +175,7 @@ class World {
     request.opcode = static_cast<SendOpcode>(kind);
     request.length = request.opcode >= SendOpcode::CompareAndSwap ? 8 : script.u8();
     request.remote_address = region_.iova + script.u8() * 8u - 16;
-    request.rkey = script.u8() < 240 ? region_.rkey : Key{script.u8()};
+    request.rkey = script.u8() < 240 ? region_.rkey : RKey{script.u8()};
     const std::uint32_t bytes = head_bytes(request) + (request.opcode < SendOpcode::RdmaRead ? payload : 0);
     if (std::byte* to = reserve(kind_of(request), std::min(bytes, max_payload_bytes(kCapacity)))) emit(request, to);
     peer_out_.publish();

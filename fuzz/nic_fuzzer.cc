@@ -294,7 +294,7 @@ void World::fill_headers(Script& script, wire::Packet& packet) {
   const std::uint64_t va = (choice & 0xc) == 0xc ? std::uint64_t{script.u32()} << 32 | script.u32()
                            : (choice & 4) != 0   ? region.keys.iova + kRegionBytes - offset
                                                  : region.keys.iova + offset;
-  const Key rkey = (choice & 0x70) == 0x70 ? Key{script.u32()} : region.keys.rkey;
+  const RKey rkey = (choice & 0x70) == 0x70 ? RKey{script.u32()} : region.keys.rkey;
   std::uint32_t length = static_cast<std::uint32_t>(packet.payload.size());
   if (choice >= 0x80) length = (choice & 1) != 0 ? script.u32() : length + script.u8() * (kMtu / 4);
   packet.reth = {va, rkey, length};
@@ -354,7 +354,7 @@ void World::post_send(SendOpcode opcode, std::uint32_t length, SendFlags flags) 
   request.flags = flags;
   request.local = {&sge, 1};
   request.remote_address = 0x1000;
-  request.rkey = Key{1};
+  request.rkey = RKey{1};
   if (made_.queues->post_send({&request, 1})) note_sent(request);
   doorbell();
 }
@@ -367,7 +367,7 @@ void World::post_send(Script& script) {
     const std::uint8_t where = script.u8();
     const Region& region = regions_[where & 1];
     sges[i] = {region.keys.iova + where, static_cast<std::uint32_t>(script.u8()) * 4,
-               (where & 0xfe) == 0xfe ? Key{where} : region.keys.lkey};
+               (where & 0xfe) == 0xfe ? LKey{where} : region.keys.lkey};
   }
   SendRequest request;
   request.id = next_id_++;
@@ -388,7 +388,7 @@ void World::post_receive(Script& script) {
   const Region& region = regions_[0];
   const std::array<ScatterGather, 3> sges{
       ScatterGather{region.keys.iova, static_cast<std::uint32_t>(choice % 3) * 200, region.keys.lkey},
-      ScatterGather{region.keys.iova + 512, 512, choice > 0xf0 ? Key{choice} : region.keys.lkey},
+      ScatterGather{region.keys.iova + 512, 512, choice > 0xf0 ? LKey{choice} : region.keys.lkey},
       ScatterGather{region.keys.iova + 1024, 1024, region.keys.lkey}};
   const ReceiveRequest request{next_id_++, {sges.data(), choice % 4u == 3u ? 3u : (choice + 3u) % 4u}};
   if (made_.queues->post_receive({&request, 1})) open_[request.id] = Kind::Receive;

@@ -189,7 +189,7 @@ void Workload::take_down(Pair& pair) {
     const Flow::Places& own = pair.flows[s]->places();
     const Flow::Places& theirs = pair.flows[1 - s]->places();
     pair.stale[1 - s] = theirs.target.region;
-    for (const Key key : {own.local.region.lkey, theirs.target.region.lkey, theirs.stable.region.lkey,
+    for (const LKey key : {own.local.region.lkey, theirs.target.region.lkey, theirs.stable.region.lkey,
                           side.receive_area.region.lkey}) {
       if (side.withdrawn && key == theirs.target.region.lkey) continue;
       auto gone = device.deregister_memory(key);

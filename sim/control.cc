@@ -141,7 +141,7 @@ void Workload::post_nonsense(Pair& pair, std::size_t s) {
       wanted = PostStatus::TooManySegments;
       break;
     case 1:
-      sges[0] = {reinterpret_cast<std::uint64_t>(local.base), side.inline_capacity + 1, Key{}};
+      sges[0] = {reinterpret_cast<std::uint64_t>(local.base), side.inline_capacity + 1, LKey{}};
       request.flags = SendFlags::Inline;
       wanted = PostStatus::InlineTooLong;
       break;

@@ -75,7 +75,7 @@ void Workload::draw_place(const Pair& pair, std::size_t s, Operation& op) {
   if (op.length != 0 || random_.chance(0.5)) return;
   op.place = Place::None;  // an empty request needs neither key nor address
   op.remote_address = random_.next_u64();
-  op.rkey = Key{random_.next_u32()};
+  op.rkey = RKey{random_.next_u32()};
 }
 
 // Makes the request one that must fail. False when nothing fits it.
@@ -106,7 +106,7 @@ bool Workload::draw_defect(Pair& pair, std::size_t s, std::uint64_t receive, Ope
   switch (random_.below(op.is_atomic() ? 5 : 6)) {
     case 0:
       op.defect = Defect::UnknownKey;
-      op.rkey = Key{~op.rkey.value()};
+      op.rkey = RKey{~op.rkey.value()};
       return true;
     case 1:
       if (pair.stale[s].base == nullptr) return false;

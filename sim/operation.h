@@ -54,7 +54,7 @@ struct Operation {
   std::uint32_t length = 0;
   std::uint64_t offset = 0;  // in its place
   std::uint64_t remote_address = 0;
-  Key rkey;
+  RKey rkey;
   std::uint64_t compare = 0, swap_or_add = 0;
   std::array<std::byte, 4> immediate{};
   std::uint32_t segment_count = 0;

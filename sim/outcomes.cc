@@ -162,7 +162,7 @@ void Workload::destroy_everything() {
     const auto gone = [&](const Result<void>& result) {
       if (!result) fail("leak", result.error().to_string());
     };
-    for (const Key key : {host.locked.region.lkey, host.foreign.region.lkey, host.cells->area().region.lkey})
+    for (const LKey key : {host.locked.region.lkey, host.foreign.region.lkey, host.cells->area().region.lkey})
       gone(device.deregister_memory(key));
     gone(device.destroy_cq(host.send_cq));
     if (host.receive_cq != host.send_cq) gone(device.destroy_cq(host.receive_cq));

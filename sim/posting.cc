@@ -68,7 +68,7 @@ void Workload::post_receives(Pair& pair, std::size_t s, std::uint32_t count) {
     if (!prepare_receive(pair, s, receive)) return;
     const Operation* op = pair.flows[1 - s]->consumer(side.receives.end());
     const bool bad = op != nullptr && op->defect == Defect::BadReceive;
-    const Key lkey = bad ? Key{~side.receive_area.region.lkey.value()} : side.receive_area.region.lkey;
+    const LKey lkey = bad ? LKey{~side.receive_area.region.lkey.value()} : side.receive_area.region.lkey;
     std::array<ScatterGather, kMaxModelSegments> sges;
     for (std::uint32_t i = 0; i < receive.segment_count; ++i)
       sges[i] = {side.receive_area.va(receive.segments[i].offset), receive.segments[i].length, lkey};
@@ -108,12 +108,12 @@ SendRequest Workload::request_of(const Pair& pair, std::size_t s, const Operatio
   const bool bad = op.defect == Defect::BadLocalKey;
   for (std::uint32_t i = 0; i < op.segment_count; ++i)
     sges[i] = {local.va(op.segments[i].offset), op.segments[i].length,
-               bad ? Key{~local.region.lkey.value()} : local.region.lkey};
+               bad ? LKey{~local.region.lkey.value()} : local.region.lkey};
   // Inline data needs no key and no address the device could know.
   if (has_flag(op.flags, SendFlags::Inline))
     for (std::uint32_t i = 0; i < op.segment_count; ++i)
       sges[i] = {reinterpret_cast<std::uint64_t>(local.base + op.segments[i].offset), op.segments[i].length,
-                 Key{}};
+                 LKey{}};
   SendRequest request;
   request.id = id_of(pair, s, false, number);
   request.opcode = op.opcode;

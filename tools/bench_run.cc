@@ -68,7 +68,7 @@ Result<void> BenchRun::prepare() {
              rkey = number_of(*message, "rkey");
   if (!address || !length || !rkey || *length != lent)
     return Error(ErrorCode::ProtocolError, "the other side lends other memory than was agreed");
-  const RemoteMemory theirs{*address, *length, Key{static_cast<std::uint32_t>(*rkey)}};
+  const RemoteMemory theirs{*address, *length, RKey{static_cast<std::uint32_t>(*rkey)}};
   auto half = theirs.sub_range(*length / 2, *length / 2);
   if (!half) return std::move(half).error();
   remote_ = *half;

@@ -153,7 +153,7 @@ TEST(RpingServer, refuses_sizes_it_has_no_room_for) {
 TEST(RpingServer, tells_of_memory_that_the_client_does_not_lend) {
   expect_error(server_meets([](FalseClient& client) {
                  auto source = client.source();
-                 source.rkey = Key{source.rkey.value() ^ 1};
+                 source.rkey = RKey{source.rkey.value() ^ 1};
                  client.say(source);
                  client.await_end();
                }),

@@ -55,7 +55,7 @@ Result<RpingAdvertisement> RpingAdvertisement::from_bytes(std::span<const std::b
                                                        bytes.size(), kWireBytes));
   RpingAdvertisement advertisement;
   advertisement.address = load_be(bytes.subspan(0, 8));
-  advertisement.rkey = Key{static_cast<std::uint32_t>(load_be(bytes.subspan(8, 4)))};
+  advertisement.rkey = RKey{static_cast<std::uint32_t>(load_be(bytes.subspan(8, 4)))};
   advertisement.size = static_cast<std::uint32_t>(load_be(bytes.subspan(12, 4)));
   return advertisement;
 }

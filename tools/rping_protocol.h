@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kMaxRpingCount = 0x7fffffff;
 struct RpingAdvertisement {
   static constexpr std::size_t kWireBytes = 16;
   std::uint64_t address = 0;
-  Key rkey;
+  RKey rkey;
   std::uint32_t size = 0;  // bytes
 
   std::array<std::byte, kWireBytes> to_bytes() const;

@@ -16,7 +16,7 @@ std::vector<std::byte> filled(std::size_t size, std::uint64_t number) {
 }
 
 TEST(RpingAdvertisement, is_sixteen_bytes_in_network_order) {
-  const RpingAdvertisement advertisement{0x0102030405060708, Key{0x11121314}, 0x21222324};
+  const RpingAdvertisement advertisement{0x0102030405060708, RKey{0x11121314}, 0x21222324};
   const auto bytes = advertisement.to_bytes();
   const std::vector<unsigned> wanted{1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24};
   ASSERT_EQ(bytes.size(), wanted.size());
@@ -24,7 +24,7 @@ TEST(RpingAdvertisement, is_sixteen_bytes_in_network_order) {
   const auto back = RpingAdvertisement::from_bytes(bytes);
   ASSERT_TRUE(back);
   EXPECT_EQ(*back, advertisement);
-  EXPECT_EQ(back->memory(), (RemoteMemory{0x0102030405060708, 0x21222324, Key{0x11121314}}));
+  EXPECT_EQ(back->memory(), (RemoteMemory{0x0102030405060708, 0x21222324, RKey{0x11121314}}));
 }
 
 TEST(RpingAdvertisement, refuses_every_other_length) {

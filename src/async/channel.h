@@ -133,7 +133,7 @@ class Channel final : public OperationQueue, private EventHandler {
 
   Slots sends_, receives_;
   std::unique_ptr<std::uint64_t[]> cells_;  // results of atomics, one per send slot
-  Key cells_key_;
+  LKey cells_key_;
   bool cells_registered_ = false;
 
   std::optional<End> end_;

@@ -10,7 +10,7 @@ namespace verbena {
 namespace {
 
 describe::Subject subject_of(SendOpcode opcode, bool is_receive, std::uint64_t bytes, std::uint64_t address,
-                             Key rkey) {
+                             RKey rkey) {
   return {opcode, is_receive, bytes, address, rkey};
 }
 

@@ -14,7 +14,7 @@ struct Subject {
   bool is_receive = false;
   std::uint64_t bytes = 0;
   std::uint64_t remote_address = 0;
-  Key rkey{};
+  RKey rkey{};
 };
 
 // "READ of 65536 bytes from 127.0.0.2:7471", "RECEIVE into 64 bytes from 127.0.0.1:50112".

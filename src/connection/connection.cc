@@ -116,7 +116,7 @@ Operation::Request Connection::request(SendOpcode opcode, Segments local, const 
 // The address stands for bytes that are copied while posting; no key is needed.
 Operation::Request Connection::inline_request(std::span<const std::byte> bytes, SendFlags flags) {
   const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()),
-                            static_cast<std::uint32_t>(bytes.size()), Key{}};
+                            static_cast<std::uint32_t>(bytes.size()), LKey{}};
   return request(SendOpcode::Send, bytes.empty() ? Segments{} : Segments{piece}, flags | SendFlags::Inline);
 }
 

@@ -27,7 +27,7 @@ std::array<std::byte, RemoteMemory::kWireBytes> RemoteMemory::to_bytes() const {
 Result<RemoteMemory> RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   if (auto ok = wire_bytes::check_seal(bytes, kWireBytes, 'V', "RemoteMemory"); !ok) return ok.error();
   return RemoteMemory{wire_bytes::load_le64(bytes.data()), wire_bytes::load_le64(bytes.data() + 8),
-                      Key{wire_bytes::load_le32(bytes.data() + 16)}};
+                      RKey{wire_bytes::load_le32(bytes.data() + 16)}};
 }
 
 std::string RemoteMemory::to_string() const { return wire_bytes::to_hex(to_bytes()); }

@@ -9,7 +9,7 @@ namespace verbena {
 namespace {
 
 TEST(RemoteMemoryBytes, have_the_documented_layout) {
-  const auto bytes = RemoteMemory{0x0102030405060708, 0x1112131415161718, Key{0x21222324}}.to_bytes();
+  const auto bytes = RemoteMemory{0x0102030405060708, 0x1112131415161718, RKey{0x21222324}}.to_bytes();
   EXPECT_EQ(bytes[0], std::byte{0x08});
   EXPECT_EQ(bytes[8], std::byte{0x18});
   EXPECT_EQ(bytes[16], std::byte{0x24});
@@ -20,7 +20,7 @@ TEST(RemoteMemoryBytes, have_the_documented_layout) {
 }
 
 TEST(RemoteMemoryBytes, notice_any_damaged_bit) {
-  const auto whole = RemoteMemory{0x1000, 0x2000, Key{7}}.to_bytes();
+  const auto whole = RemoteMemory{0x1000, 0x2000, RKey{7}}.to_bytes();
   for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
     auto bytes = whole;
     bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
@@ -30,15 +30,15 @@ TEST(RemoteMemoryBytes, notice_any_damaged_bit) {
 
 TEST(RemoteMemoryBytes, may_be_followed_by_padding) {
   std::array<std::byte, 56> padded{};
-  const RemoteMemory memory{0x1000, 0x2000, Key{7}};
+  const RemoteMemory memory{0x1000, 0x2000, RKey{7}};
   const auto bytes = memory.to_bytes();
   std::copy(bytes.begin(), bytes.end(), padded.begin());
   EXPECT_EQ(*RemoteMemory::from_bytes(padded), memory);
 }
 
 TEST(RemoteMemoryRange, stays_inside) {
-  const RemoteMemory memory{0xffff'ffff'ffff'f000, 0x1000, Key{7}};
-  EXPECT_EQ(*memory.sub_range(0x10, 0x20), (RemoteMemory{0xffff'ffff'ffff'f010, 0x20, Key{7}}));
+  const RemoteMemory memory{0xffff'ffff'ffff'f000, 0x1000, RKey{7}};
+  EXPECT_EQ(*memory.sub_range(0x10, 0x20), (RemoteMemory{0xffff'ffff'ffff'f010, 0x20, RKey{7}}));
   EXPECT_TRUE(memory.sub_range(0x1000, 0));
   EXPECT_FALSE(memory.sub_range(0x1000, 1));
   EXPECT_FALSE(memory.sub_range(0x1001, 0));

@@ -24,7 +24,7 @@ namespace verbena::messaging {
 struct Announcement {
   static constexpr std::uint32_t kWireBytes = 16;
   std::uint64_t address = 0;
-  Key rkey{};
+  RKey rkey{};
   std::uint32_t bytes = 0;
 };
 

@@ -86,7 +86,7 @@ Result<void> DirectReadReceiver::handle_received(ReceiverPeer& base, const Compl
   if (completion.opcode != CompletionOpcode::Receive || completion.byte_count != Announcement::kWireBytes)
     return Error(ErrorCode::ProtocolError, "the sender sent what is no announcement");
   const std::byte* const bytes = peer.memory.data() + std::size_t{slot} * Announcement::kWireBytes;
-  const Announcement it{wire_bytes::load_le64(bytes), Key{wire_bytes::load_le32(bytes + 8)},
+  const Announcement it{wire_bytes::load_le64(bytes), RKey{wire_bytes::load_le32(bytes + 8)},
                         wire_bytes::load_le32(bytes + 12)};
   post_receive(peer, slot);
   if (it.bytes > peer.most_bytes)

@@ -22,7 +22,7 @@ struct Grant {
   static constexpr std::uint32_t kWireBytes = 16;
   static constexpr std::uint32_t kMostTogether = 8;  // in one SEND
   std::uint64_t address = 0;
-  Key rkey{};
+  RKey rkey{};
   std::uint32_t bytes = 0;
 };
 

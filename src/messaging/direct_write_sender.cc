@@ -73,7 +73,7 @@ Result<void> DirectWriteSender::handle_received(const Completion& completion) {
     return Error(ErrorCode::ProtocolError, "the receiver granted more than was agreed");
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::byte* const at = inbox + std::size_t{i} * Grant::kWireBytes;
-    const Grant grant{wire_bytes::load_le64(at), Key{wire_bytes::load_le32(at + 8)},
+    const Grant grant{wire_bytes::load_le64(at), RKey{wire_bytes::load_le32(at + 8)},
                       wire_bytes::load_le32(at + 12)};
     shortest_ = std::min(shortest_, grant.bytes);
     grants_[granted_++ % grants_.size()] = grant;

@@ -71,7 +71,7 @@ Result<Offer> Offer::from_bytes(std::span<const std::byte> bytes) {
   offer.order_in_write = bytes[6] == kOrderInWrite;
   offer.max_message_bytes = load_le32(&bytes[8]);
   offer.depth = load_le32(&bytes[12]);
-  offer.memory = {load_le64(&bytes[16]), load_le64(&bytes[24]), Key{load_le32(&bytes[32])}};
+  offer.memory = {load_le64(&bytes[16]), load_le64(&bytes[24]), RKey{load_le32(&bytes[32])}};
   offer.extra = load_le64(&bytes[36]);
   if (offer.max_message_bytes == 0 || offer.depth == 0)
     return not_ours("no message, or none in flight, is allowed");

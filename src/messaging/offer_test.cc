@@ -21,7 +21,7 @@ Offer some_offer() {
   offer.order_in_write = true;
   offer.max_message_bytes = 65537;
   offer.depth = 12;
-  offer.memory = {0x1122334455667788, 1 << 20, Key{0xa1b2c3d4}};
+  offer.memory = {0x1122334455667788, 1 << 20, RKey{0xa1b2c3d4}};
   offer.extra = 0xfedcba9876543210;
   return offer;
 }

@@ -36,7 +36,8 @@ using verbena::NamedCounter;
 using verbena::OpenOptions;
 
 struct MemoryRegionInfo {
-  Key lkey, rkey;
+  LKey lkey;
+  RKey rkey;
   std::uint64_t address = 0;  // iova
   std::uint64_t length = 0;
 };
@@ -160,7 +161,7 @@ class Context {
   // Whether it would: memory is then allocated in files.
   virtual bool shares_memory() const = 0;
   // After return the device does not touch the memory any more.
-  virtual Result<void> deregister_memory(Key lkey) = 0;
+  virtual Result<void> deregister_memory(LKey lkey) = 0;
   virtual Result<CqId> create_cq(std::uint32_t capacity) = 0;
   virtual Result<void> destroy_cq(CqId cq) = 0;
   // Look-up of an object's data path by id; valid until it is destroyed, nullptr for an unknown id.

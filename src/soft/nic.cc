@@ -66,7 +66,7 @@ Result<core::MemoryRegion> Nic::register_memory(core::PdId pd, void* base, std::
   return memory_.register_region(pd, base, length, iova, access, file);
 }
 
-Result<void> Nic::deregister_memory(Key lkey) {
+Result<void> Nic::deregister_memory(LKey lkey) {
   if (const core::MemoryRegion* region = memory_.region(lkey)) take_back_of_all(region->rkey);
   return memory_.deregister(lkey);
 }

@@ -46,7 +46,7 @@ class Nic final {
   Result<core::MemoryRegion> register_memory(core::PdId pd, void* base, std::uint64_t length,
                                              std::uint64_t iova, Access access, int file = -1);
   // After return no byte of it is touched, by peers that were granted it neither.
-  Result<void> deregister_memory(Key lkey);
+  Result<void> deregister_memory(LKey lkey);
   Result<core::CqId> create_cq(std::uint32_t capacity);
   Result<void> destroy_cq(core::CqId cq);  // Busy while queue pairs refer to it
   core::CompletionQueue* cq(core::CqId id);
@@ -86,9 +86,9 @@ class Nic final {
   void use_local(Instant now, Qpn qpn, const LocalLink& link);
   void refuse_path(Qpn qpn);
   // The peer of a queue pair on rings asks for a region of ours, to reach it by itself. Nothing: it may not.
-  std::optional<verbena::local::Grant> grant(Qpn qpn, Key rkey);
+  std::optional<verbena::local::Grant> grant(Qpn qpn, RKey rkey);
   // It was not told of it.
-  void take_back(Qpn qpn, Key rkey);
+  void take_back(Qpn qpn, RKey rkey);
   void take_back_all(Qpn qpn);
   // What came of asking the peer for one. False: it is not used.
   bool handle_region(Qpn qpn, const verbena::local::PeerRegion& region, bool open);
@@ -204,11 +204,11 @@ class Nic final {
   void leave_path(Qp& qp, bool destroyed);
   void say_owed(Instant now, Qp& qp);
   void let_go(Qp& qp);
-  std::optional<std::uint32_t> end_copies(Qp& qp, Key rkey);
+  std::optional<std::uint32_t> end_copies(Qp& qp, RKey rkey);
   bool still_copies(Qp& qp, std::uint32_t slot);
-  void take_back(Qp& qp, Key rkey);
+  void take_back(Qp& qp, RKey rkey);
   void take_back_all(Qp& qp);
-  void take_back_of_all(Key rkey);
+  void take_back_of_all(RKey rkey);
   template <class F>
   void touch_words(Qp& qp, F&& touch);
   void wake_peers();

@@ -185,7 +185,7 @@ void Nic::handle_local_timeout(Instant now, Qp& qp) {
 
 // ---- Memory that peers reach by themselves.
 
-std::optional<verbena::local::Grant> Nic::grant(Qpn qpn, Key rkey) {
+std::optional<verbena::local::Grant> Nic::grant(Qpn qpn, RKey rkey) {
   Qp* const qp = find(qpn);
   core::MemoryRegion* const region = memory_.remote_region(rkey);
   if (qp == nullptr || qp->local == nullptr || region == nullptr) return std::nullopt;
@@ -194,7 +194,7 @@ std::optional<verbena::local::Grant> Nic::grant(Qpn qpn, Key rkey) {
   return granted;
 }
 
-void Nic::take_back(Qpn qpn, Key rkey) {
+void Nic::take_back(Qpn qpn, RKey rkey) {
   if (Qp* const qp = find(qpn)) take_back(*qp, rkey);
 }
 
@@ -222,7 +222,7 @@ bool Nic::write_now(core::QueuePair& queues, const SendRequest& request) {
 }
 
 // Nothing: no copy goes on there. A slot: one does that may never end.
-std::optional<std::uint32_t> Nic::end_copies(Qp& qp, Key rkey) {
+std::optional<std::uint32_t> Nic::end_copies(Qp& qp, RKey rkey) {
   if (qp.local == nullptr) return std::nullopt;
   verbena::local::Transport& transport = qp.local->transport;
   std::optional<std::uint32_t> slot;
@@ -243,7 +243,7 @@ bool Nic::still_copies(Qp& qp, std::uint32_t slot) {
 
 // A peer that stands still in the middle of a copy, and goes on later, finds pages that nobody else has any more; or is
 // waited for, where there are no others.
-void Nic::take_back(Qp& qp, Key rkey) {
+void Nic::take_back(Qp& qp, RKey rkey) {
   const auto slot = end_copies(qp, rkey);
   core::MemoryRegion* const region = memory_.remote_region(rkey);
   if (!slot || region == nullptr || !core::lets_change(region->access)) return;
@@ -267,7 +267,7 @@ void Nic::take_back_all(Qpn qpn) {
   if (Qp* const qp = find(qpn)) take_back_all(*qp);
 }
 
-void Nic::take_back_of_all(Key rkey) {
+void Nic::take_back_of_all(RKey rkey) {
   const core::MemoryRegion* const region = memory_.remote_region(rkey);
   if (region == nullptr || !region->lent) return;
   for (const auto& [number, qp] : qps_) take_back(*qp, rkey);

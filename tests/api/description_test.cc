@@ -161,7 +161,7 @@ TEST(Description, is_refused_where_it_does_not_fit) {
 }
 
 TEST(Description, a_memory_of_the_peer_travels_as_text) {
-  const RemoteMemory memory{0x7f0012345678, 4096, Key{0xdecafbad}};
+  const RemoteMemory memory{0x7f0012345678, 4096, RKey{0xdecafbad}};
   EXPECT_EQ(must(RemoteMemory::parse(memory.to_string())), memory);
   std::string bad = memory.to_string();
   bad[3] = bad[3] == '0' ? '1' : '0';

@@ -182,7 +182,7 @@ struct Memory : ::testing::Test {
 
 TEST_F(Memory, a_wrong_key_is_refused_by_the_peer) {
   RemoteMemory wrong = there.remote();
-  wrong.rkey = Key{wrong.rkey.value() ^ 0x5a5a};
+  wrong.rkey = RKey{wrong.rkey.value() ^ 0x5a5a};
   expect_error(near.write(here.local(), wrong).wait(), ErrorCode::RemoteAccessError,
                "WRITE of 4096 bytes to 127.0.0.", "rkey 0x", "wrong or stale");
   // Both ends are out of service, and both say why.

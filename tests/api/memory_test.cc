@@ -152,7 +152,7 @@ class Cache : public ::testing::Test {
 
 TEST_F(Cache, a_range_inside_a_registered_one_is_found_again) {
   RegistrationCache cache(pair.client.protection_domain());
-  Key key;
+  LKey key;
   {
     Registration whole = must(cache.acquire(range(0, 4096)));
     key = whole.local().lkey;

@@ -48,7 +48,9 @@ constexpr bool kBecomes = std::is_convertible_v<From, To> && std::is_assignable_
 
 static_assert(!kBecomes<std::uint32_t, Qpn> && !kBecomes<Qpn, std::uint32_t>);
 static_assert(!kBecomes<std::uint32_t, Psn> && !kBecomes<Psn, std::uint32_t> && !kBecomes<Psn, Qpn>);
-static_assert(!kBecomes<std::uint32_t, Key> && !kBecomes<Key, std::uint32_t> && !kBecomes<Qpn, Key>);
+static_assert(!kBecomes<std::uint32_t, LKey> && !kBecomes<LKey, std::uint32_t> && !kBecomes<Qpn, LKey>);
+static_assert(!kBecomes<std::uint32_t, RKey> && !kBecomes<RKey, std::uint32_t> && !kBecomes<Qpn, RKey>);
+static_assert(!kBecomes<LKey, RKey> && !kBecomes<RKey, LKey>);
 static_assert(!kBecomes<std::int64_t, Duration> && !kBecomes<std::int64_t, Instant>);
 static_assert(!kBecomes<Duration, Instant> && !kBecomes<Instant, Duration>);
 static_assert(!kBecomes<int, Access> && !kBecomes<SendFlags, Access> && !kBecomes<Access, int>);
@@ -56,7 +58,8 @@ static_assert(!kBecomes<int, Access> && !kBecomes<SendFlags, Access> && !kBecome
 template <class A, class B>
 concept Compares = requires(const A& a, const B& b) { a == b; };
 static_assert(Compares<Qpn, Qpn> && !Compares<Qpn, std::uint32_t> && !Compares<Qpn, Psn>);
-static_assert(!Compares<Key, std::uint32_t> && !Compares<Duration, Instant>);
+static_assert(!Compares<LKey, std::uint32_t> && !Compares<RKey, std::uint32_t> && !Compares<LKey, RKey> &&
+              !Compares<Duration, Instant>);
 template <class T>
 concept IsOrdered = requires(const T& a, const T& b) { a < b; };
 static_assert(IsOrdered<Qpn> && !IsOrdered<Psn>);  // it wraps: is_before() and distance() order it

@@ -414,10 +414,10 @@ INSTANTIATE_TEST_SUITE_P(Each, ThreadRulesOfMessages,
                          name_of_way);
 
 TEST(ThreadRules, plain_values_are_read_by_any_thread) {
-  const RemoteMemory memory{.address = 4096, .length = 100, .rkey = Key{7}};
+  const RemoteMemory memory{.address = 4096, .length = 100, .rkey = RKey{7}};
   const Error error = Error::from_errno(98, "bind");
   const Result<Endpoint> endpoint = Endpoint::parse("127.0.0.1:7471");
-  const ScatterGather piece{.address = 1, .length = 2, .lkey = Key{3}};
+  const ScatterGather piece{.address = 1, .length = 2, .lkey = LKey{3}};
   const Segments segments = piece;
   on_threads(4, [&](std::size_t) {
     for (int i = 0; i < 100; ++i) {

@@ -123,7 +123,7 @@ void send_nothing(HostilePeer& peer) {
 void serve_wrong_key(HostilePeer& peer, bool with_file) {
   Begin begin = peer.own_begin(kFile);
   RemoteMemory memory = *RemoteMemory::from_bytes(begin.memory);
-  memory.rkey = Key(memory.rkey.value() ^ 0x5a5a);
+  memory.rkey = RKey(memory.rkey.value() ^ 0x5a5a);
   begin.memory = memory.to_bytes();
   peer.send(begin);
   if (with_file) {

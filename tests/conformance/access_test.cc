@@ -23,7 +23,7 @@ Access needed_by(Kind kind) {
 const Bytes kEight = pattern(8);
 
 // A request of eight bytes of that kind.
-Packet request(const Line& line, Kind kind, Psn psn, std::uint64_t va, Key rkey, std::uint32_t length = 8) {
+Packet request(const Line& line, Kind kind, Psn psn, std::uint64_t va, RKey rkey, std::uint32_t length = 8) {
   switch (kind) {
     case Kind::Write:
       return line.write(Opcode::RcWriteOnly, psn, {va, rkey, length}, cut(kEight, 0, length));
@@ -108,7 +108,7 @@ TEST(Responder, r061_unknown_keys_and_local_keys_are_access_errors) {
       Rig rig;
       rig.post_receive(1);
       Memory& memory = rig.memory(64);
-      const Key key = local ? memory.lkey() : Key{memory.rkey().value() ^ 0x10};
+      const RKey key{local ? memory.lkey().value() : memory.rkey().value() ^ 0x10};
       rig.deliver(request(rig, kind, rig.their(0), memory.va(), key));
       expect_refused(rig, NakCode::RemoteAccess);
     }
@@ -187,7 +187,7 @@ TEST(Responder, r064_nothing_is_checked_of_an_empty_write_or_read) {
   for (const Kind kind : {Kind::Write, Kind::WriteImmediate, Kind::Read}) {
     Rig rig;
     rig.post_receive(1);
-    rig.deliver(request(rig, kind, rig.their(0), 0xdeadbeef, Key{0}, 0));
+    rig.deliver(request(rig, kind, rig.their(0), 0xdeadbeef, RKey{0}, 0));
     expect_done(rig);
     if (kind == Kind::WriteImmediate) {
       EXPECT_EQ(rig.expect_receive(1).byte_count, 0u);
@@ -283,7 +283,7 @@ TEST(Responder, r068_no_byte_of_a_refused_packet_reaches_memory) {
     Rig rig;
     Memory& memory = rig.memory(kMtu - 1);
     Memory& receives = rig.memory(1024);
-    rig.post_receive(1, {receives.sge(0, 100), {receives.va(100), 100, Key{1}}, receives.sge(200, 100)});
+    rig.post_receive(1, {receives.sge(0, 100), {receives.va(100), 100, LKey{1}}, receives.sge(200, 100)});
     switch (kind) {
       case 0:
         rig.deliver(

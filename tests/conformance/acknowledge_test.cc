@@ -59,7 +59,7 @@ TEST(Responder, r090_owed_ack_leaves_after_the_data_of_the_same_turn) {
   Served s;
   s.write_only(0);
   s.rig.expect_nothing_yet();
-  s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, Key{1});
+  s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, RKey{1});
   s.rig.expect(Opcode::RcWriteOnly, s.rig.our(0));
   s.rig.expect_ack(s.rig.their(0), 1);
 }
@@ -134,7 +134,7 @@ TEST(Responder, r093_owed_ack_waits_no_longer_than_its_time) {
 TEST(Responder, r094_fatal_nak_is_sent_once_and_then_there_is_silence) {
   Served s;
   const Bytes payload = pattern(16);
-  const Packet bad = s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {s.memory.va(), Key{1}, 16}, payload);
+  const Packet bad = s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {s.memory.va(), RKey{1}, 16}, payload);
   s.rig.deliver(bad);
   s.rig.expect_nak(NakCode::RemoteAccess, s.rig.their(0));
   for (int i = 0; i < 3; ++i) {
@@ -156,7 +156,7 @@ TEST(Responder, r094_violation_that_is_not_in_sequence_kills_nobody) {
   s.write_only(0);
   s.rig.expect_ack(s.rig.their(0), 1);
   for (const std::uint32_t n : {0u, 5u, Psn::kMask}) {
-    s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(n), {s.memory.va(), Key{1}, 16}, payload));
+    s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(n), {s.memory.va(), RKey{1}, 16}, payload));
     EXPECT_EQ(s.rig.state(), QueuePairState::Rts);
   }
   s.rig.expect_no_event();
@@ -302,12 +302,12 @@ TEST(Events, r134_fatal_errors_of_the_responder_are_told_by_their_kind) {
                         Case{2, AsyncEventType::QpRequestError, NakCode::RemoteOperation},
                         Case{3, AsyncEventType::QpRequestError, NakCode::InvalidRequest}}) {
     Served s;
-    if (c.kind == 2) s.rig.post_receive(1, {{s.memory.va(), 64, Key{5}}});
+    if (c.kind == 2) s.rig.post_receive(1, {{s.memory.va(), 64, LKey{5}}});
     if (c.kind == 3) s.rig.post_receive(1, {s.memory.sge(0, 15)});
     if (c.kind == 0)
       s.rig.deliver(s.rig.request(Opcode::RcSendMiddle, s.rig.their(0), pattern(kMtu)));
     else if (c.kind == 1)
-      s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {0, Key{1}, 16}, payload));
+      s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {0, RKey{1}, 16}, payload));
     else
       s.rig.deliver(s.rig.request(Opcode::RcSendOnly, s.rig.their(0), payload));
     s.rig.expect_nak(c.code, s.rig.their(0));

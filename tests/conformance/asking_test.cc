@@ -217,7 +217,7 @@ TEST_P(Asking, q033_inline_bytes_are_those_of_the_post_and_need_no_key) {
   Talk talk(given());
   char text[] = "inline";
   talk.receive(20, 0, 6);
-  talk.post(0, 1, Op::Send, {{reinterpret_cast<std::uint64_t>(text), 6, Key{0xbad}}}, 0, {},
+  talk.post(0, 1, Op::Send, {{reinterpret_cast<std::uint64_t>(text), 6, LKey{0xbad}}}, 0, {},
             SendFlags::Signaled | SendFlags::Inline);
   std::fill_n(text, 6, 'x');
   talk.run();
@@ -236,7 +236,7 @@ TEST_P(Asking, q034_q035_what_is_not_signaled_ends_silently_unless_it_fails_or_a
     talk.write(3, 0, 8, 0, SendFlags::None);
     talk.run();
     EXPECT_EQ(talk.sent(), all ? (Outcomes{{1}, {2}, {3}}) : Outcomes{{2}});
-    talk.post(0, 4, Op::RdmaWrite, {talk.near.sge(0, 8)}, 0, Key{0xbad}, SendFlags::None);
+    talk.post(0, 4, Op::RdmaWrite, {talk.near.sge(0, 8)}, 0, RKey{0xbad}, SendFlags::None);
     talk.write(5, 0, 8, 0, SendFlags::None);
     talk.run();
     EXPECT_EQ(talk.sent(), (Outcomes{{4, Status::RemoteAccessError}, {5, Status::Flushed}}));
@@ -284,7 +284,7 @@ TEST_P(Asking, q050_bad_memory_fails_a_request_in_its_turn_and_nothing_of_it_is_
       ASSERT_TRUE(nic.deregister_memory(dead.lkey()));
       const bool fetches = op == Op::RdmaRead || op == Op::FetchAndAdd;
       if (kind == 4 && !fetches) continue;
-      const ScatterGather bad[] = {{talk.near.va(), 8, Key{1}},
+      const ScatterGather bad[] = {{talk.near.va(), 8, LKey{1}},
                                    {talk.near.va(Pair::kMemoryBytes - 7), 8, talk.near.lkey()},
                                    foreign.sge(0, 8),
                                    dead.sge(0, 8),

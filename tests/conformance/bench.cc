@@ -300,7 +300,7 @@ PostResult Line::try_post(const SendRequest& request) {
 void Line::post(const SendRequest& request) { EXPECT_EQ(try_post(request).status, PostStatus::Ok); }
 
 void Line::post(std::uint64_t id, SendOpcode opcode, std::vector<ScatterGather> local, std::uint64_t remote,
-                Key rkey, SendFlags flags) {
+                RKey rkey, SendFlags flags) {
   SendRequest request;
   request.id = id;
   request.opcode = opcode;

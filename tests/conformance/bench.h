@@ -49,8 +49,8 @@ class Memory {
   bool guards_hold() const;
 
   std::uint64_t va(std::uint64_t offset = 0) const { return region_.iova + offset; }
-  Key rkey() const { return region_.rkey; }
-  Key lkey() const { return region_.lkey; }
+  RKey rkey() const { return region_.rkey; }
+  LKey lkey() const { return region_.lkey; }
   ScatterGather sge(std::uint64_t offset, std::uint32_t length) const { return {va(offset), length, lkey()}; }
 
  private:
@@ -167,7 +167,7 @@ class Line {
   void post(const SendRequest& request);
   // SEND, WRITE or READ of local bytes.
   void post(std::uint64_t id, SendOpcode opcode, std::vector<ScatterGather> local, std::uint64_t remote = 0,
-            Key rkey = {}, SendFlags flags = SendFlags::Signaled);
+            RKey rkey = {}, SendFlags flags = SendFlags::Signaled);
   void post_receive(std::uint64_t id, std::vector<ScatterGather> local = {});
 
   // ---- The peer's packets. Pad and addresses are filled in; everything may be changed before delivery.
@@ -176,8 +176,8 @@ class Line {
   Packet write(Opcode opcode, Psn psn, const wire::Reth& reth, std::span<const std::byte> payload,
                bool ack_request = true) const;
   Packet read(Psn psn, const wire::Reth& reth) const;
-  Packet compare_swap(Psn psn, std::uint64_t va, Key rkey, std::uint64_t compare, std::uint64_t swap) const;
-  Packet fetch_add(Psn psn, std::uint64_t va, Key rkey, std::uint64_t add) const;
+  Packet compare_swap(Psn psn, std::uint64_t va, RKey rkey, std::uint64_t compare, std::uint64_t swap) const;
+  Packet fetch_add(Psn psn, std::uint64_t va, RKey rkey, std::uint64_t add) const;
   Packet ack(Psn psn, std::uint32_t msn = 0) const;
   Packet nak(NakCode code, Psn psn) const;
   Packet rnr_nak(std::uint8_t timer_code, Psn psn) const;

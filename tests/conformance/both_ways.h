@@ -68,7 +68,7 @@ class Talk : public Pair {
     atomic(to_far(id, SendOpcode::CompareAndSwap, at), offset, expected, value);
   }
   // The request that fails for what it asks for; `of` is where.
-  void ask(std::uint64_t id, SendOpcode opcode, std::uint32_t length, std::uint64_t address, Key rkey) {
+  void ask(std::uint64_t id, SendOpcode opcode, std::uint32_t length, std::uint64_t address, RKey rkey) {
     post(0, id, opcode, {near.sge(0, length)}, address, rkey);
   }
 

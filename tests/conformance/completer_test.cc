@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t kMtu = 256;
 constexpr std::uint64_t kRemote = 0x40000;
-constexpr Key kRkey{0x5eed};
+constexpr RKey kRkey{0x5eed};
 
 struct Asking {
   Rig rig;

@@ -297,7 +297,7 @@ TEST(Responder, r055_requests_and_answers_that_carry_nothing_are_refused_with_a_
     s.expect_untouched();
   }
   Served s;
-  s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, Key{1});
+  s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, RKey{1});
   s.rig.expect(Opcode::RcWriteOnly, s.rig.our(0));
   Packet ack = s.rig.ack(s.rig.our(0), 1);
   ack.payload = payload;

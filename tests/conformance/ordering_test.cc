@@ -215,10 +215,10 @@ TEST(Ordering, o5_failure_of_one_queue_pair_leaves_the_others_alone) {
   Line a(device, given);
   given.peer_qpn = Qpn{0x222};
   Line b(device, given);
-  b.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, 0, Key{1});
+  b.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, 0, RKey{1});
   b.take_all();
   const Bytes payload = pattern(8);
-  a.deliver(a.write(Opcode::RcWriteOnly, a.their(0), {memory.va(), Key{1}, 8}, payload));
+  a.deliver(a.write(Opcode::RcWriteOnly, a.their(0), {memory.va(), RKey{1}, 8}, payload));
   EXPECT_EQ(a.state(), QueuePairState::Error);
   EXPECT_EQ(b.state(), QueuePairState::Rts);
   b.deliver(b.ack(b.our(0), 1));

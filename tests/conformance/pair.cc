@@ -117,7 +117,7 @@ void Pair::post(int from, const SendRequest& request) {
 }
 
 void Pair::post(int from, std::uint64_t id, SendOpcode opcode, std::vector<ScatterGather> local,
-                std::uint64_t remote, Key rkey, SendFlags flags) {
+                std::uint64_t remote, RKey rkey, SendFlags flags) {
   SendRequest request;
   request.id = id;
   request.opcode = opcode;

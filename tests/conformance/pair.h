@@ -47,7 +47,7 @@ class Pair {
   Side& side(int i) { return *sides_[static_cast<std::size_t>(i)]; }
   void post(int from, const SendRequest& request);
   void post(int from, std::uint64_t id, SendOpcode opcode, std::vector<ScatterGather> local,
-            std::uint64_t remote = 0, Key rkey = {}, SendFlags flags = SendFlags::Signaled);
+            std::uint64_t remote = 0, RKey rkey = {}, SendFlags flags = SendFlags::Signaled);
   void post_receive(int side, std::uint64_t id, std::vector<ScatterGather> local = {});
   // Brings a queue pair of each side, in RESET, to the states that were given, towards each other.
   void join(Qpn first, Qpn second);

@@ -50,14 +50,14 @@ Packet Line::read(Psn psn, const wire::Reth& reth) const {
   return packet;
 }
 
-Packet Line::compare_swap(Psn psn, std::uint64_t va, Key rkey, std::uint64_t compare,
+Packet Line::compare_swap(Psn psn, std::uint64_t va, RKey rkey, std::uint64_t compare,
                           std::uint64_t swap) const {
   Packet packet = request(Opcode::RcCompareSwap, psn);
   packet.atomic = {va, rkey, swap, compare};
   return packet;
 }
 
-Packet Line::fetch_add(Psn psn, std::uint64_t va, Key rkey, std::uint64_t add) const {
+Packet Line::fetch_add(Psn psn, std::uint64_t va, RKey rkey, std::uint64_t add) const {
   Packet packet = request(Opcode::RcFetchAdd, psn);
   packet.atomic = {va, rkey, add, 0};
   return packet;

@@ -13,7 +13,7 @@ using S = QueuePairState;
 
 constexpr std::uint32_t kMtu = 256;
 constexpr std::uint64_t kRemote = 0x40000;
-constexpr Key kRkey{0x5eed};
+constexpr RKey kRkey{0x5eed};
 
 struct Asking {
   Rig rig;
@@ -152,7 +152,7 @@ TEST(Posting, q031_fence_waits_for_nothing_else) {
 TEST(Posting, q033_inline_data_is_copied_at_the_post_and_its_key_is_not_looked_at) {
   Rig rig;
   char text[] = "inline";
-  rig.post(1, SendOpcode::Send, {{reinterpret_cast<std::uint64_t>(text), 6, Key{0xbad}}}, 0, {},
+  rig.post(1, SendOpcode::Send, {{reinterpret_cast<std::uint64_t>(text), 6, LKey{0xbad}}}, 0, {},
            SendFlags::Signaled | SendFlags::Inline);
   std::memset(text, 'x', 6);
   rig.deliver(rig.nak(NakCode::SequenceError, rig.our(0)));
@@ -167,7 +167,7 @@ TEST(Posting, q033_inline_data_is_copied_at_the_post_and_its_key_is_not_looked_a
 TEST(Posting, q033_inline_that_is_too_long_or_fetches_is_refused) {
   Rig rig;
   std::array<std::byte, 128> bytes{};
-  ScatterGather sge{reinterpret_cast<std::uint64_t>(bytes.data()), 65, Key{}};
+  ScatterGather sge{reinterpret_cast<std::uint64_t>(bytes.data()), 65, LKey{}};
   SendRequest request;
   request.local = {&sge, 1};
   request.flags = SendFlags::Inline;
@@ -285,7 +285,7 @@ TEST(Posting, q050_request_with_bad_local_memory_fails_and_nothing_of_it_is_sent
       ASSERT_TRUE(a.rig.nic.deregister_memory(dead.lkey()));
       const bool fetches = op == SendOpcode::RdmaRead || op == SendOpcode::FetchAndAdd;
       if (kind == 4 && !fetches) continue;
-      const ScatterGather bad[] = {{a.memory.va(), 8, Key{1}},
+      const ScatterGather bad[] = {{a.memory.va(), 8, LKey{1}},
                                    {a.memory.va(32761), 8, a.memory.lkey()},
                                    foreign.sge(0, 8),
                                    dead.sge(0, 8),
@@ -303,7 +303,7 @@ TEST(Posting, q050_bad_request_fails_in_its_turn) {
   Asking a;
   a.write(1);
   a.read(2);
-  a.rig.post(3, SendOpcode::Send, {{a.memory.va(), 8, Key{1}}});
+  a.rig.post(3, SendOpcode::Send, {{a.memory.va(), 8, LKey{1}}});
   a.write(4);
   EXPECT_EQ(a.rig.take_all().size(), 2u);
   a.rig.expect_no_completion();
@@ -322,7 +322,7 @@ TEST(Posting, q050_bad_request_does_not_keep_those_before_it_from_being_sent_aga
     Asking a;
     a.write(1);
     a.write(2);
-    a.rig.post(3, op, {{a.memory.va(), 8, Key{1}}}, kRemote, kRkey);
+    a.rig.post(3, op, {{a.memory.va(), 8, LKey{1}}}, kRemote, kRkey);
     EXPECT_EQ(a.rig.take_all().size(), 2u);
     a.rig.deliver(a.rig.nak(NakCode::SequenceError, a.rig.our(0)));
     a.rig.expect(Opcode::RcWriteOnly, a.rig.our(0));
@@ -337,7 +337,7 @@ TEST(Posting, q050_bad_request_does_not_keep_those_before_it_from_being_sent_aga
 
 TEST(Posting, q050_message_whose_later_segment_is_bad_stops_there) {
   Asking a;
-  a.rig.post(1, SendOpcode::RdmaWrite, {a.memory.sge(0, 2 * kMtu), {a.memory.va(), 2 * kMtu, Key{1}}},
+  a.rig.post(1, SendOpcode::RdmaWrite, {a.memory.sge(0, 2 * kMtu), {a.memory.va(), 2 * kMtu, LKey{1}}},
              kRemote, kRkey);
   a.rig.take_all();
   a.rig.expect_send(1, CompletionStatus::LocalProtectionError);

@@ -187,7 +187,7 @@ TEST(Responder, r079_receive_into_bad_memory_fails_both_sides) {
     Memory& memory = rig.memory(64);
     Memory& readonly = rig.memory(64, Access::RemoteRead);
     Memory& foreign = rig.memory_of(rig.nic.create_pd().value(), 64);
-    const ScatterGather sges[] = {{memory.va(), 64, Key{12345}},
+    const ScatterGather sges[] = {{memory.va(), 64, LKey{12345}},
                                   readonly.sge(0, 64),
                                   foreign.sge(0, 64),
                                   {memory.va(1), 64, memory.lkey()},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMtu = 256;
 constexpr std::uint64_t kRemote = 0x40000;
-constexpr Key kRkey{0x5eed};
+constexpr RKey kRkey{0x5eed};
 
 // 4.096 us * 2^code
 Duration period(unsigned code) { return Duration::nanoseconds(std::int64_t{4096} << code); }

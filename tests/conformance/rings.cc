@@ -38,10 +38,10 @@ class OwnMemory final : public PeerMemory {
 
 // What one side asked of the other.
 struct Wishes final : RegionSource {
-  void ask(Key rkey) override { asked.push_back(rkey); }
-  void drop(Key rkey) override { dropped.push_back(rkey); }
+  void ask(RKey rkey) override { asked.push_back(rkey); }
+  void drop(RKey rkey) override { dropped.push_back(rkey); }
   void take_back_all() override {}  // the device does, before its next turn
-  std::vector<Key> asked, dropped;
+  std::vector<RKey> asked, dropped;
 };
 
 // Two rings; of each side a wake word, a table of grants and a claim, on lines of their own.
@@ -120,11 +120,11 @@ bool Rings::is_open(std::size_t side, Qpn self, Qpn peer) const {
 bool Rings::bring_grants(std::array<soft::Nic*, 2> nics, Segment& segment, std::size_t asker) {
   const std::size_t owner = 1 - asker;
   Wishes& wishes = segment.wishes[asker];
-  const std::vector<Key> asked = std::exchange(wishes.asked, {}), dropped = std::exchange(wishes.dropped, {});
+  const std::vector<RKey> asked = std::exchange(wishes.asked, {}), dropped = std::exchange(wishes.dropped, {});
   if (!is_open(asker, segment.qpns[asker], segment.qpns[owner])) return false;
   if (!is_open(owner, segment.qpns[owner], segment.qpns[asker])) return false;
-  for (const Key rkey : dropped) nics[owner]->take_back(segment.qpns[owner], rkey);
-  for (const Key rkey : asked) {
+  for (const RKey rkey : dropped) nics[owner]->take_back(segment.qpns[owner], rkey);
+  for (const RKey rkey : asked) {
     const auto grant = nics[owner]->grant(segment.qpns[owner], rkey);
     PeerRegion region;
     region.rkey = rkey;

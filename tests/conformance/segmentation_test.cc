@@ -13,7 +13,7 @@ constexpr std::uint32_t kMtu = 256;
 constexpr SendOpcode kWithPayload[] = {SendOpcode::Send, SendOpcode::SendWithImmediate, SendOpcode::RdmaWrite,
                                        SendOpcode::RdmaWriteWithImmediate};
 constexpr std::uint64_t kRemote = 0x123456789abc0000;
-constexpr Key kRkey{0xfeedf00d};
+constexpr RKey kRkey{0xfeedf00d};
 
 bool is_write(SendOpcode op) {
   return op == SendOpcode::RdmaWrite || op == SendOpcode::RdmaWriteWithImmediate;

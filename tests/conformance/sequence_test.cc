@@ -244,7 +244,7 @@ TEST(Responder, r030_duplicate_is_acknowledged_even_if_it_breaks_other_rules) {
   s.write_only(0, 0, 1);
   s.rig.expect_ack(s.rig.their(0), 1);
   const Bytes payload = pattern(16);
-  s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {1, Key{2}, 3}, payload));
+  s.rig.deliver(s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {1, RKey{2}, 3}, payload));
   s.rig.expect_ack(s.rig.their(0), 1);
   s.rig.deliver(s.rig.request(Opcode::RcSendMiddle, s.rig.their(0), payload));
   s.rig.expect_ack(s.rig.their(0), 1);

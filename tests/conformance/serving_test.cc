@@ -165,9 +165,9 @@ TEST_P(Serving, r062_r063_no_byte_outside_the_region_front_rear_or_round_the_end
 TEST_P(Serving, r064_r086_of_no_bytes_neither_key_nor_address_is_looked_at) {
   Talk talk(given());
   talk.post_receive(1, 20);
-  talk.ask(1, Op::RdmaWrite, 0, 12345, Key{0xbad});
-  talk.ask(2, Op::RdmaRead, 0, 12345, Key{0xbad});
-  talk.ask(3, Op::RdmaWriteWithImmediate, 0, 12345, Key{0xbad});
+  talk.ask(1, Op::RdmaWrite, 0, 12345, RKey{0xbad});
+  talk.ask(2, Op::RdmaRead, 0, 12345, RKey{0xbad});
+  talk.ask(3, Op::RdmaWriteWithImmediate, 0, 12345, RKey{0xbad});
   talk.run();
   EXPECT_EQ(talk.sent(), (Outcomes{{1}, {2}, {3}}));
   EXPECT_EQ(talk.received(), Outcomes{{20}});
@@ -332,7 +332,7 @@ TEST_P(Serving, r079_a_receive_into_bad_memory_fails_at_both_ends) {
     Talk talk(given());
     Memory region(talk.side(1).nic, talk.side(1).pd, 64, Access::All, {});
     talk.near.fill(std::byte{7});
-    talk.post_receive(1, 20, {{region.va(), 64, went ? region.lkey() : Key{0xbad}}});
+    talk.post_receive(1, 20, {{region.va(), 64, went ? region.lkey() : LKey{0xbad}}});
     ASSERT_TRUE(!went || talk.side(1).nic.deregister_memory(region.lkey()));
     talk.send(1, 0, 8);
     expect_refused(talk, Status::RemoteOperationError, AsyncEventType::QpRequestError);
@@ -425,7 +425,7 @@ TEST_P(Serving, r081_r094_what_stood_before_a_refused_request_succeeds_and_nothi
   talk.near.put_word(8000, 77);
   talk.read(1, 0, 3000, 0);
   talk.write(2, 8000, 8, 8000);
-  talk.ask(3, Op::RdmaWrite, 8, talk.far.va(), Key{0xbad});
+  talk.ask(3, Op::RdmaWrite, 8, talk.far.va(), RKey{0xbad});
   talk.write(4, 8000, 8, 9000);
   talk.add(5, 8008, 9000, 1);
   talk.run();

@@ -173,7 +173,7 @@ TEST_P(BufferedRead, tails_and_lengths_that_lie_end_their_sender_alone) {
 
 TEST_P(BufferedRead, rings_that_are_none_are_refused) {
   Ends ends(GetParam(), small());
-  const RemoteMemory enough{.address = 4096, .length = 1 << 20, .rkey = Key{7}};
+  const RemoteMemory enough{.address = 4096, .length = 1 << 20, .rkey = RKey{7}};
   RemoteMemory little = enough;
   little.length = kCapacity + ReadRing::kLines - 1;
   const bool doubled = GetParam().kind.ring == messaging::RingMemory::DoubleMapped;

@@ -59,7 +59,7 @@ class StandardContext final : public provider::Context {
     return inner_->register_memory(pd, base, length, iova, access, file);
   }
   bool shares_memory() const override { return inner_->shares_memory(); }
-  Result<void> deregister_memory(Key lkey) override { return inner_->deregister_memory(lkey); }
+  Result<void> deregister_memory(LKey lkey) override { return inner_->deregister_memory(lkey); }
   Result<provider::CqId> create_cq(std::uint32_t capacity) override { return inner_->create_cq(capacity); }
   Result<void> destroy_cq(provider::CqId cq) override {
     auto done = inner_->destroy_cq(cq);

@@ -139,7 +139,7 @@ class [[nodiscard]] Operation {
     std::uint64_t bytes = 0;  // of all segments
     std::uint64_t remote_address = 0;
     std::uint64_t remote_length = 0;
-    Key rkey{};
+    RKey rkey{};
     std::uint32_t immediate = 0;
     std::uint64_t compare = 0;
     std::uint64_t swap_or_add = 0;

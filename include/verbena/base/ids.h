@@ -50,14 +50,27 @@ class Qpn {
 inline constexpr Qpn kGsiQpn{1};
 inline constexpr Qpn kMulticastQpn{0xffffff};
 
-// L_Key or R_Key.
-class Key {
+// Names registered memory in local work requests. 0 names none.
+class LKey {
  public:
-  constexpr Key() = default;
-  constexpr explicit Key(std::uint32_t value) : value_(value) {}
+  constexpr LKey() = default;
+  constexpr explicit LKey(std::uint32_t value) : value_(value) {}
 
   constexpr std::uint32_t value() const { return value_; }
-  constexpr auto operator<=>(const Key&) const = default;
+  constexpr auto operator<=>(const LKey&) const = default;
+
+ private:
+  std::uint32_t value_ = 0;
+};
+
+// Names registered memory to the peer. 0 names none.
+class RKey {
+ public:
+  constexpr RKey() = default;
+  constexpr explicit RKey(std::uint32_t value) : value_(value) {}
+
+  constexpr std::uint32_t value() const { return value_; }
+  constexpr auto operator<=>(const RKey&) const = default;
 
  private:
   std::uint32_t value_ = 0;

@@ -38,7 +38,7 @@ constexpr bool includes(Access have, Access wanted) { return (have & wanted) == 
 struct ScatterGather {
   std::uint64_t address = 0;
   std::uint32_t length = 0;
-  Key lkey;
+  LKey lkey;
 };
 
 enum class SendOpcode : std::uint8_t {  // numbers of ibv_wr_opcode
@@ -74,7 +74,7 @@ struct SendRequest {
   SendFlags flags = SendFlags::Signaled;
   std::span<const ScatterGather> local;
   std::uint64_t remote_address = 0;
-  Key rkey;
+  RKey rkey;
   std::array<std::byte, 4> immediate{};  // sent as is (network order by convention)
   std::uint64_t compare = 0;             // CompareAndSwap: expected value
   std::uint64_t swap_or_add = 0;         // CompareAndSwap: new value; FetchAndAdd: addend

@@ -58,7 +58,8 @@ class Buffer {
   BufferPoolCore* core_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
-  Key lkey_, rkey_;
+  LKey lkey_;
+  RKey rkey_;
   std::uint32_t class_ = 0, index_ = 0;
 };
 

@@ -46,8 +46,8 @@ class MemoryRegion {
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return length_; }
   bool empty() const { return length_ == 0; }
-  Key lkey() const { return lkey_; }
-  Key rkey() const { return rkey_; }
+  LKey lkey() const { return lkey_; }
+  RKey rkey() const { return rkey_; }
   Access access() const { return access_; }
   // What allocate_memory() got: regions from 2 MiB on are put into huge pages when there are any.
   PageKind pages() const { return pages_; }
@@ -69,7 +69,8 @@ class MemoryRegion {
   provider::Context* context_ = nullptr;
   std::byte* data_ = nullptr;
   std::uint64_t length_ = 0;
-  Key lkey_, rkey_;
+  LKey lkey_;
+  RKey rkey_;
   Access access_ = Access::None;
   std::size_t mapped_bytes_ = 0;  // allocated with the region; 0: the user's own memory
   PageKind pages_ = PageKind::Unknown;

@@ -24,7 +24,7 @@ struct RemoteMemory {
 
   std::uint64_t address = 0;
   std::uint64_t length = 0;  // bytes
-  Key rkey{};
+  RKey rkey{};
 
   // The part [offset, offset + bytes). InvalidArgument when it is not inside.
   Result<RemoteMemory> sub_range(std::uint64_t offset, std::uint64_t bytes) const;

@@ -64,7 +64,8 @@ std::string_view to_string(SendStatus status);
 struct LentMemory {
   std::uint64_t address = 0;
   std::uint32_t bytes = 0;
-  Key lkey{}, rkey{};
+  LKey lkey{};
+  RKey rkey{};
 
   // [offset, offset + bytes) of a region, which outlives the loan: the device checks the range when the message goes.
   static LentMemory of(const MemoryRegion& region, std::uint64_t offset, std::uint32_t bytes) {

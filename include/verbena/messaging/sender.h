@@ -58,7 +58,8 @@ struct Outgoing {
   const std::byte* data = nullptr;
   std::uint32_t size = 0;
   bool lent = false;
-  Key lkey{}, rkey{};  // of lent memory
+  LKey lkey{};  // of lent memory
+  RKey rkey{};
 
   static Outgoing copy(std::span<const std::byte> bytes) {
     constexpr std::size_t kMost = 0xffffffff;

@@ -9,10 +9,10 @@ namespace {
 constexpr std::size_t kQuarantinedKeys = std::size_t{2} << 20;  // two keys per region
 }
 
-Key MemoryTable::fresh_key(const Table& table) {
+std::uint32_t MemoryTable::fresh_key(const Table& table) {
   for (;;) {
-    const Key key{random_.next_u32()};
-    if (key.value() != 0 && !table.contains(key.value()) && !quarantine_.contains(key.value())) return key;
+    const std::uint32_t key = random_.next_u32();
+    if (key != 0 && !table.contains(key) && !quarantine_.contains(key)) return key;
   }
 }
 
@@ -32,8 +32,8 @@ Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint
   if (by_lkey_.size() >= max_regions_)
     return Error{ErrorCode::ResourceExhausted, "register memory: the device's limit of " +
                                                    std::to_string(max_regions_) + " regions is reached"};
-  MemoryRegion region{fresh_key(by_lkey_),
-                      fresh_key(by_rkey_),
+  MemoryRegion region{LKey{fresh_key(by_lkey_)},
+                      RKey{fresh_key(by_rkey_)},
                       pd,
                       access,
                       iova,
@@ -45,17 +45,17 @@ Result<MemoryRegion> MemoryTable::register_region(PdId pd, void* base, std::uint
   return region;
 }
 
-Result<void> MemoryTable::deregister(Key lkey) {
+Result<void> MemoryTable::deregister(LKey lkey) {
   const auto found = by_lkey_.find(lkey.value());
   if (found == by_lkey_.end())
     return Error{ErrorCode::NotFound,
                  "deregister memory: no region has L_Key " + std::to_string(lkey.value())};
-  for (const Key key : {found->second.lkey, found->second.rkey}) {
-    quarantine_[key.value()] = 1;
+  for (const std::uint32_t key : {found->second.lkey.value(), found->second.rkey.value()}) {
+    quarantine_[key] = 1;
     quarantine_order_.push_back(key);
   }
   while (quarantine_order_.size() > kQuarantinedKeys) {
-    quarantine_.erase(quarantine_order_.front().value());
+    quarantine_.erase(quarantine_order_.front());
     quarantine_order_.pop_front();
   }
   by_lkey_.last = by_rkey_.last = nullptr;
@@ -64,10 +64,10 @@ Result<void> MemoryTable::deregister(Key lkey) {
   return {};
 }
 
-std::byte* MemoryTable::find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,
+std::byte* MemoryTable::find(const Table& table, std::uint32_t key, PdId pd, std::uint64_t va, std::uint64_t length,
                              Access wanted) {
-  if (table.last == nullptr || table.last->first != key.value()) {
-    const auto found = table.find(key.value());
+  if (table.last == nullptr || table.last->first != key) {
+    const auto found = table.find(key);
     if (found == table.end()) return nullptr;
     table.last = &*found;
   }
@@ -80,22 +80,22 @@ std::byte* MemoryTable::find(const Table& table, Key key, PdId pd, std::uint64_t
   return region.base + (va - region.iova);
 }
 
-std::byte* MemoryTable::find_local(Key lkey, PdId pd, std::uint64_t va, std::uint64_t length,
+std::byte* MemoryTable::find_local(LKey lkey, PdId pd, std::uint64_t va, std::uint64_t length,
                                    Access wanted) const {
-  return find(by_lkey_, lkey, pd, va, length, wanted);
+  return find(by_lkey_, lkey.value(), pd, va, length, wanted);
 }
 
-std::byte* MemoryTable::find_remote(Key rkey, PdId pd, std::uint64_t va, std::uint64_t length,
+std::byte* MemoryTable::find_remote(RKey rkey, PdId pd, std::uint64_t va, std::uint64_t length,
                                     Access wanted) const {
-  return find(by_rkey_, rkey, pd, va, length, wanted);
+  return find(by_rkey_, rkey.value(), pd, va, length, wanted);
 }
 
-const MemoryRegion* MemoryTable::region(Key lkey) const {
+const MemoryRegion* MemoryTable::region(LKey lkey) const {
   const auto found = by_lkey_.find(lkey.value());
   return found == by_lkey_.end() ? nullptr : &found->second;
 }
 
-MemoryRegion* MemoryTable::remote_region(Key rkey) {
+MemoryRegion* MemoryTable::remote_region(RKey rkey) {
   const auto found = by_rkey_.find(rkey.value());
   return found == by_rkey_.end() ? nullptr : &found->second;
 }

@@ -20,8 +20,8 @@ constexpr bool lets_change(Access access) {
 
 // One registered region. Addresses in requests are [iova, iova + length); they stand for the bytes at `base`.
 struct MemoryRegion {
-  Key lkey;
-  Key rkey;
+  LKey lkey;
+  RKey rkey;
   PdId pd;
   Access access = Access::None;
   std::uint64_t iova = 0;
@@ -41,15 +41,15 @@ class MemoryTable {
   Result<MemoryRegion> register_region(PdId pd, void* base, std::uint64_t length, std::uint64_t iova,
                                        Access access, int file = -1);
   // After return no byte of the region is touched. NotFound for a key that is not a live L_Key.
-  Result<void> deregister(Key lkey);
+  Result<void> deregister(LKey lkey);
 
   // The bytes [va, va + length) when `key` names a region of `pd` that covers them and grants `wanted`; else
   // nullptr.
-  std::byte* find_local(Key lkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
-  std::byte* find_remote(Key rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
+  std::byte* find_local(LKey lkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
+  std::byte* find_remote(RKey rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
 
-  const MemoryRegion* region(Key lkey) const;
-  MemoryRegion* remote_region(Key rkey);
+  const MemoryRegion* region(LKey lkey) const;
+  MemoryRegion* remote_region(RKey rkey);
   std::size_t size() const { return by_lkey_.size(); }
   std::size_t count_of(PdId pd) const;
 
@@ -59,8 +59,8 @@ class MemoryTable {
     mutable const value_type* last = nullptr;  // found last: mostly asked for again
   };
 
-  Key fresh_key(const Table& table);
-  static std::byte* find(const Table& table, Key key, PdId pd, std::uint64_t va, std::uint64_t length,
+  std::uint32_t fresh_key(const Table& table);
+  static std::byte* find(const Table& table, std::uint32_t key, PdId pd, std::uint64_t va, std::uint64_t length,
                          Access wanted);
 
   RandomSource& random_;
@@ -68,7 +68,7 @@ class MemoryTable {
   Table by_lkey_;
   Table by_rkey_;
   std::unordered_map<std::uint32_t, std::uint8_t> quarantine_;
-  std::deque<Key> quarantine_order_;
+  std::deque<std::uint32_t> quarantine_order_;
 };
 
 }  // namespace verbena::core

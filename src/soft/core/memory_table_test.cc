@@ -58,9 +58,9 @@ TEST(MemoryTable, local_and_remote_keys_are_not_interchangeable) {
   std::array<std::byte, 8> bytes;
   const auto region = table.register_region(kPd, bytes.data(), 8, 0, Access::All);
   ASSERT_TRUE(region);
-  EXPECT_NE(region->lkey, region->rkey);
-  EXPECT_EQ(table.find_remote(region->lkey, kPd, 0, 8, Access::None), nullptr);
-  EXPECT_EQ(table.find_local(region->rkey, kPd, 0, 8, Access::None), nullptr);
+  EXPECT_NE(region->lkey.value(), region->rkey.value());
+  EXPECT_EQ(table.find_remote(RKey{region->lkey.value()}, kPd, 0, 8, Access::None), nullptr);
+  EXPECT_EQ(table.find_local(LKey{region->rkey.value()}, kPd, 0, 8, Access::None), nullptr);
 }
 
 TEST(MemoryTable, region_of_another_domain_does_not_exist) {
@@ -195,7 +195,7 @@ TEST(MemoryTable, remote_key_does_not_deregister) {
   std::array<std::byte, 16> bytes;
   const auto region = table.register_region(kPd, bytes.data(), 16, 0, Access::All);
   ASSERT_TRUE(region);
-  EXPECT_FALSE(table.deregister(region->rkey));
+  EXPECT_FALSE(table.deregister(LKey{region->rkey.value()}));
   EXPECT_EQ(table.size(), 1u);
 }
 
@@ -227,12 +227,12 @@ TEST(MemoryTable, zero_and_live_keys_are_drawn_again) {
   std::array<std::byte, 16> bytes;
   const auto first = table.register_region(kPd, bytes.data(), 16, 0, Access::All);
   ASSERT_TRUE(first);
-  EXPECT_EQ(first->lkey, Key{5});
-  EXPECT_EQ(first->rkey, Key{6});
+  EXPECT_EQ(first->lkey, LKey{5});
+  EXPECT_EQ(first->rkey, RKey{6});
   const auto second = table.register_region(kPd, bytes.data(), 16, 0, Access::All);
   ASSERT_TRUE(second);
-  EXPECT_EQ(second->lkey, Key{8});
-  EXPECT_EQ(second->rkey, Key{9});
+  EXPECT_EQ(second->lkey, LKey{8});
+  EXPECT_EQ(second->rkey, RKey{9});
 }
 
 TEST(MemoryTable, freed_key_stays_in_quarantine) {
@@ -244,8 +244,8 @@ TEST(MemoryTable, freed_key_stays_in_quarantine) {
   ASSERT_TRUE(table.deregister(first->lkey));
   const auto second = table.register_region(kPd, bytes.data(), 16, 0, Access::All);
   ASSERT_TRUE(second);
-  EXPECT_EQ(second->lkey, Key{7});
-  EXPECT_EQ(second->rkey, Key{8});
+  EXPECT_EQ(second->lkey, LKey{7});
+  EXPECT_EQ(second->rkey, RKey{8});
   EXPECT_EQ(random.asked(), 8u);
 }
 

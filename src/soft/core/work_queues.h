@@ -23,7 +23,7 @@ struct SendWqe {
   std::uint64_t remote_address = 0;
   std::uint64_t compare = 0;
   std::uint64_t swap_or_add = 0;
-  Key rkey;
+  RKey rkey;
   std::uint32_t length = 0;  // sum over the scatter/gather list, bytes
   std::array<std::byte, 4> immediate{};
   SendOpcode opcode = SendOpcode::Send;

@@ -30,12 +30,12 @@ ReceiveRequest receive_of(std::uint64_t id, std::span<const ScatterGather> local
 
 TEST(SendQueue, hands_out_what_was_posted_in_order) {
   SendQueue queue(small());
-  const ScatterGather sges[2] = {{0x1000, 10, Key{1}}, {0x2000, 20, Key{2}}};
+  const ScatterGather sges[2] = {{0x1000, 10, LKey{1}}, {0x2000, 20, LKey{2}}};
   SendRequest request = send_of(7, sges);
   request.opcode = SendOpcode::RdmaWriteWithImmediate;
   request.flags = SendFlags::Signaled | SendFlags::Fence;
   request.remote_address = 0x1122334455667788;
-  request.rkey = Key{0xabcdef01};
+  request.rkey = RKey{0xabcdef01};
   request.immediate = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
   const SendRequest list[2] = {request, send_of(8)};
   const PostResult result = queue.post(list);
@@ -47,7 +47,7 @@ TEST(SendQueue, hands_out_what_was_posted_in_order) {
   EXPECT_EQ(wqe.opcode, SendOpcode::RdmaWriteWithImmediate);
   EXPECT_EQ(wqe.flags, SendFlags::Signaled | SendFlags::Fence);
   EXPECT_EQ(wqe.remote_address, 0x1122334455667788u);
-  EXPECT_EQ(wqe.rkey, Key{0xabcdef01});
+  EXPECT_EQ(wqe.rkey, RKey{0xabcdef01});
   EXPECT_EQ(wqe.immediate, request.immediate);
   EXPECT_EQ(wqe.length, 30u);
   EXPECT_FALSE(wqe.started);
@@ -55,7 +55,7 @@ TEST(SendQueue, hands_out_what_was_posted_in_order) {
   ASSERT_EQ(stored.size(), 2u);
   EXPECT_EQ(stored[1].address, 0x2000u);
   EXPECT_EQ(stored[1].length, 20u);
-  EXPECT_EQ(stored[1].lkey, Key{2});
+  EXPECT_EQ(stored[1].lkey, LKey{2});
   EXPECT_EQ(queue.at(queue.retired() + 1).id, 8u);
 }
 
@@ -102,8 +102,8 @@ TEST(SendQueue, inline_data_is_copied_at_post_from_any_memory) {  // Q-033
   SendQueue queue(small());
   char first[] = "hello";
   char second[] = "world";
-  const ScatterGather sges[2] = {{reinterpret_cast<std::uint64_t>(first), 5, Key{}},
-                                 {reinterpret_cast<std::uint64_t>(second), 5, Key{}}};
+  const ScatterGather sges[2] = {{reinterpret_cast<std::uint64_t>(first), 5, LKey{}},
+                                 {reinterpret_cast<std::uint64_t>(second), 5, LKey{}}};
   SendRequest request = send_of(1, sges);
   request.flags = SendFlags::Inline;
   ASSERT_TRUE(queue.post({&request, 1}));
@@ -117,7 +117,7 @@ TEST(SendQueue, inline_data_is_copied_at_post_from_any_memory) {  // Q-033
 TEST(SendQueue, inline_data_longer_than_the_limit_is_refused) {
   SendQueue queue(small());
   std::array<char, 17> bytes{};
-  ScatterGather sge{reinterpret_cast<std::uint64_t>(bytes.data()), 17, Key{}};
+  ScatterGather sge{reinterpret_cast<std::uint64_t>(bytes.data()), 17, LKey{}};
   SendRequest request = send_of(1, {&sge, 1});
   request.flags = SendFlags::Inline;
   EXPECT_EQ(queue.post({&request, 1}).status, PostStatus::InlineTooLong);
@@ -127,7 +127,7 @@ TEST(SendQueue, inline_data_longer_than_the_limit_is_refused) {  // Q-033
 
 TEST(SendQueue, inline_lengths_that_add_up_past_32_bits_are_refused) {
   SendQueue queue(small());
-  const ScatterGather sges[2] = {{0, 0xfffffff8, Key{}}, {0, 16, Key{}}};
+  const ScatterGather sges[2] = {{0, 0xfffffff8, LKey{}}, {0, 16, LKey{}}};
   SendRequest request = send_of(1, sges);
   request.flags = SendFlags::Inline;
   EXPECT_FALSE(queue.post({&request, 1}));
@@ -138,7 +138,7 @@ TEST(SendQueue, inline_read_and_atomic_are_refused) {  // Q-033
        {SendOpcode::RdmaRead, SendOpcode::CompareAndSwap, SendOpcode::FetchAndAdd}) {
     SendQueue queue(small());
     std::uint64_t word = 0;
-    const ScatterGather sge{reinterpret_cast<std::uint64_t>(&word), 8, Key{}};
+    const ScatterGather sge{reinterpret_cast<std::uint64_t>(&word), 8, LKey{}};
     SendRequest request = send_of(1, {&sge, 1});
     request.opcode = opcode;
     EXPECT_TRUE(queue.post({&request, 1}));
@@ -150,7 +150,7 @@ TEST(SendQueue, inline_read_and_atomic_are_refused) {  // Q-033
 TEST(SendQueue, atomic_takes_exactly_eight_bytes) {
   for (const std::uint32_t length : {0u, 7u, 8u, 9u, 16u}) {
     SendQueue queue(small());
-    const ScatterGather sge{0x1000, length, Key{}};
+    const ScatterGather sge{0x1000, length, LKey{}};
     SendRequest request = send_of(1, {&sge, 1});
     request.opcode = SendOpcode::FetchAndAdd;
     EXPECT_EQ(static_cast<bool>(queue.post({&request, 1})), length == 8);
@@ -159,7 +159,7 @@ TEST(SendQueue, atomic_takes_exactly_eight_bytes) {
 
 TEST(SendQueue, message_of_2_to_the_31_is_taken_and_one_byte_more_is_not) {
   SendQueue queue(small());
-  ScatterGather sges[2] = {{0, 0x80000000, Key{}}, {0, 0, Key{}}};
+  ScatterGather sges[2] = {{0, 0x80000000, LKey{}}, {0, 0, LKey{}}};
   const SendRequest request = send_of(1, sges);
   EXPECT_TRUE(queue.post({&request, 1}));
   EXPECT_EQ(queue.at(queue.retired()).length, 0x80000000u);
@@ -222,7 +222,7 @@ TEST(SendWqe, knows_its_last_sequence_number_across_the_wrap) {
 
 TEST(ReceiveQueue, hands_out_each_request_once_in_order) {
   ReceiveQueue queue(4, 2);
-  const ScatterGather sges[2] = {{0x1000, 10, Key{1}}, {0x2000, 20, Key{2}}};
+  const ScatterGather sges[2] = {{0x1000, 10, LKey{1}}, {0x2000, 20, LKey{2}}};
   const ReceiveRequest list[2] = {receive_of(1, sges), receive_of(2)};
   ASSERT_TRUE(queue.post(list));
   std::array<ScatterGather, 2> out;
@@ -261,7 +261,7 @@ TEST(ReceiveQueue, request_that_was_not_taken_can_be_withdrawn) {
   ReceiveWqe wqe;
   const auto take = [&] { return queue.take(wqe, out) ? wqe.id : 0; };
   for (std::uint64_t id = 1; id <= 4; ++id) {
-    const ScatterGather sge{id * 0x1000, 10, Key{static_cast<std::uint32_t>(id)}};
+    const ScatterGather sge{id * 0x1000, 10, LKey{static_cast<std::uint32_t>(id)}};
     const ReceiveRequest request = receive_of(id, {&sge, 1});
     ASSERT_TRUE(queue.post({&request, 1}));
   }
@@ -275,7 +275,7 @@ TEST(ReceiveQueue, request_that_was_not_taken_can_be_withdrawn) {
   EXPECT_TRUE(queue.withdraw(6));
   EXPECT_EQ(take(), 3u);
   EXPECT_EQ(out[0].address, 0x3000u);
-  EXPECT_EQ(out[0].lkey, Key{3});
+  EXPECT_EQ(out[0].lkey, LKey{3});
   EXPECT_EQ(take(), 4u);
   EXPECT_EQ(take(), 5u);
   EXPECT_EQ(take(), 0u);
@@ -287,7 +287,7 @@ TEST(ReceiveQueue, what_stays_keeps_its_order_wherever_a_request_is_withdrawn) {
     std::array<ScatterGather, 1> out;
     ReceiveWqe wqe;
     for (std::uint64_t id = 1; id <= 8; ++id) {
-      const ScatterGather sge{id * 0x1000, 10, Key{}};
+      const ScatterGather sge{id * 0x1000, 10, LKey{}};
       const ReceiveRequest request = receive_of(id, {&sge, 1});
       ASSERT_TRUE(queue.post({&request, 1}));
     }
@@ -319,7 +319,7 @@ TEST(ReceiveQueue, queue_of_none_takes_none) {
 
 TEST(ReceiveQueue, room_of_a_request_is_counted_in_64_bits) {
   ReceiveQueue queue(4, 2);
-  const ScatterGather sges[2] = {{0, 0xffffffff, Key{}}, {0, 0xffffffff, Key{}}};
+  const ScatterGather sges[2] = {{0, 0xffffffff, LKey{}}, {0, 0xffffffff, LKey{}}};
   const ReceiveRequest request = receive_of(1, sges);
   ASSERT_TRUE(queue.post({&request, 1}));
   std::array<ScatterGather, 2> out;

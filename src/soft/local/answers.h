@@ -17,7 +17,7 @@ struct Fetch {
   std::uint32_t number = 0;
   std::uint32_t length = 0;  // READ: what is left
   std::uint64_t address = 0;
-  Key rkey;
+  RKey rkey;
   std::uint64_t value = 0;  // atomic: the one before
 };
 

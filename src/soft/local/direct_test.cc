@@ -32,7 +32,7 @@ void open_region(Pair& pair, Op opcode = Op::RdmaWrite) {
     pair.a.fetch_or_write(opcode, id, kRegion - 8, 8, pair.b, kRegion - 8);
     pair.run();
   }
-  ASSERT_EQ(pair.regions_of_b.asked, std::vector<Key>{pair.b.region.rkey});
+  ASSERT_EQ(pair.regions_of_b.asked, std::vector<RKey>{pair.b.region.rkey});
   ASSERT_TRUE(pair.regions_of_b.answer(pair.a, pair.b));
   ASSERT_EQ(pair.a.sent().size(), 2u);
 }
@@ -121,7 +121,7 @@ TEST(LocalDirect, r066_f16_what_was_taken_back_is_refused_by_its_owner) {
     pair.run();
     EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteAccessError});
     EXPECT_TRUE(pair.b.holds(0, before)) << "written after it was deregistered";
-    EXPECT_EQ(pair.regions_of_b.dropped, std::vector<Key>{pair.b.region.rkey});
+    EXPECT_EQ(pair.regions_of_b.dropped, std::vector<RKey>{pair.b.region.rkey});
   }
 }
 
@@ -130,7 +130,7 @@ TEST(LocalDirect, a_copy_during_which_the_region_is_taken_back_counts_only_when_
     Pair pair(direct());
     open_region(pair);
     Claimer claimer = pair.claimer_of_a();
-    const Key rkey = pair.b.region.rkey;
+    const RKey rkey = pair.b.region.rkey;
     ASSERT_TRUE(claimer.claim(0, rkey));
     EXPECT_TRUE(claimer.release(0, rkey));
     ASSERT_TRUE(claimer.claim(0, rkey));
@@ -239,7 +239,7 @@ TEST(LocalDirect, a_write_without_a_request_goes_only_where_one_with_it_would) {
   ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
   EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "taken back";
   EXPECT_TRUE(pair.b.holds(0, Bytes(8)));
-  EXPECT_EQ(pair.regions_of_b.dropped, std::vector<Key>{pair.b.region.rkey});
+  EXPECT_EQ(pair.regions_of_b.dropped, std::vector<RKey>{pair.b.region.rkey});
   ASSERT_TRUE(pair.a.go(QueuePairState::Error));
   EXPECT_FALSE(write_now(pair, 4, 8, 0));
   pair.a.transport->detach();
@@ -469,7 +469,7 @@ TEST(LocalDirect, q050_memory_of_our_own_that_is_wrong_ends_the_request_and_noth
     open_region(pair, opcode);
     const Bytes before(pair.b.data(), pair.b.data() + 64);
     ScatterGather wrong = pair.a.sge(0, 64);
-    wrong.lkey = Key{1};
+    wrong.lkey = LKey{1};
     SendRequest request;
     request.id = 5;
     request.opcode = opcode;
@@ -498,7 +498,7 @@ TEST(LocalDirect, pieces_and_inline_bytes) {
   request.rkey = pair.b.region.rkey;
   pair.a.post(request);
   const Bytes own = pattern(16, 9);
-  const ScatterGather inline_bytes{reinterpret_cast<std::uintptr_t>(own.data()), 16, Key{}};
+  const ScatterGather inline_bytes{reinterpret_cast<std::uintptr_t>(own.data()), 16, LKey{}};
   request.local = {&inline_bytes, 1};
   request.flags = SendFlags::Inline;
   request.remote_address = pair.b.va(2000);

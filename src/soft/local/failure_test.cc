@@ -183,7 +183,7 @@ struct Attempt {
   Op op = Op::RdmaWrite;
   std::uint64_t remote = 64;
   std::size_t length = 8;
-  std::optional<Key> rkey;
+  std::optional<RKey> rkey;
 };
 
 void attempt(Pair& pair, const Attempt& what) {
@@ -235,7 +235,7 @@ TEST(LocalRights, r062_r063_r066_no_byte_outside_the_region_and_no_dead_key) {
   for (const Op op : {Op::RdmaWrite, Op::RdmaRead})
     for (const Attempt& what : {Attempt{op, ~std::uint64_t{0}, 8, {}}, Attempt{op, end - 7, 8, {}},
                                 Attempt{op, end, 1, {}}, Attempt{op, ~std::uint64_t{0} - 0x10000 - 3, 8, {}},
-                                Attempt{op, 0, 8, Key{77}}}) {
+                                Attempt{op, 0, 8, RKey{77}}}) {
       Pair pair;
       attempt(pair, what);
       expect_refused(pair, kAccess);
@@ -250,7 +250,7 @@ TEST(LocalRights, r062_r063_r066_no_byte_outside_the_region_and_no_dead_key) {
 TEST(LocalRights, r064_of_nothing_neither_key_nor_address_is_looked_at) {
   for (const Op op : {Op::RdmaWrite, Op::RdmaRead}) {
     Pair pair;
-    attempt(pair, {op, ~std::uint64_t{0} - 5, 0, Key{1}});
+    attempt(pair, {op, ~std::uint64_t{0} - 5, 0, RKey{1}});
     pair.b.receive(1, 0, 8);
     pair.run();
     EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3}));
@@ -306,7 +306,7 @@ TEST(LocalRights, r058_a_receive_that_is_too_short_ends_both_ends) {
 
 TEST(LocalRights, r079_a_receive_with_a_wrong_key_is_a_remote_operation_error) {
   Pair pair;
-  const ScatterGather wrong{pair.b.va(0), 64, Key{5}};
+  const ScatterGather wrong{pair.b.va(0), 64, LKey{5}};
   const ReceiveRequest receive{1, {&wrong, 1}};
   ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
   attempt(pair, {Op::Send, 0, 8, {}});

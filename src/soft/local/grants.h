@@ -63,7 +63,7 @@ class BasicGranter {
   explicit BasicGranter(Memory memory) : memory_(memory), heavy_(Memory::has_heavy_fences()) {}
 
   // Nothing: all slots are taken. The same region has one.
-  std::optional<std::uint32_t> try_grant(Key rkey) {
+  std::optional<std::uint32_t> try_grant(RKey rkey) {
     std::optional<std::uint32_t> free;
     for (std::uint32_t slot = 0; slot < kMostGrants; ++slot) {
       if (granted_[slot] == rkey.value()) return slot;
@@ -74,14 +74,14 @@ class BasicGranter {
     memory_.store_grant(*free, heavy_ ? kHeavy | rkey.value() : rkey.value());
     return free;
   }
-  std::optional<std::uint32_t> slot_of(Key rkey) const {
+  std::optional<std::uint32_t> slot_of(RKey rkey) const {
     for (std::uint32_t slot = 0; slot < kMostGrants; ++slot)
       if (granted_[slot] == rkey.value()) return slot;
     return std::nullopt;
   }
-  std::optional<Key> any_granted() const {
+  std::optional<RKey> any_granted() const {
     for (const std::uint32_t key : granted_)
-      if (key != 0) return Key{key};
+      if (key != 0) return RKey{key};
     return std::nullopt;
   }
   // From here on no copy begins there; one that has begun counts if it ends before cut().
@@ -116,7 +116,7 @@ class BasicClaimer {
   explicit BasicClaimer(Memory memory) : memory_(memory), reached_(Memory::has_heavy_fences()) {}
 
   // False: there is no such grant, and nothing may be copied.
-  bool claim(std::uint32_t slot, Key rkey) {
+  bool claim(std::uint32_t slot, RKey rkey) {
     light_ = reached_ && (memory_.load_grant(slot) & kHeavy) != 0;
     memory_.store_claim(std::uint64_t{1} + slot);
     fence();
@@ -125,7 +125,7 @@ class BasicClaimer {
     return false;
   }
   // False: the owner waits no longer. True: it has what was copied.
-  bool release(std::uint32_t slot, Key rkey) {
+  bool release(std::uint32_t slot, RKey rkey) {
     fence();
     const bool stands = (memory_.load_grant(slot) & ~(kEnding | kHeavy)) == rkey.value();
     memory_.store_claim(0);
@@ -138,7 +138,7 @@ class BasicClaimer {
     seen_ = changes;
     return true;
   }
-  bool stands(std::uint32_t slot, Key rkey) const { return (memory_.load_grant(slot) & ~kHeavy) == rkey.value(); }
+  bool stands(std::uint32_t slot, RKey rkey) const { return (memory_.load_grant(slot) & ~kHeavy) == rkey.value(); }
 
  private:
   void fence() { light_ ? memory_.light_fence() : memory_.fence(); }

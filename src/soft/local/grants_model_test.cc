@@ -129,7 +129,7 @@ bool stopped() { return current->suspended || current->blocked; }
 // `impatient`: it takes the peer for one that stands still, and lets it go on in pages of its own.
 bool run_owner(World& world, bool impatient) {
   BasicGranter<ModelMemory> granter{ModelMemory()};
-  static_cast<void>(granter.try_grant(Key{7}));
+  static_cast<void>(granter.try_grant(RKey{7}));
   if (stopped()) return false;
   granter.revoke(0);
   if (stopped()) return false;
@@ -150,13 +150,13 @@ bool run_owner(World& world, bool impatient) {
 
 bool run_peer(World& world) {
   BasicClaimer<ModelMemory> claimer{ModelMemory()};
-  const bool claimed = claimer.claim(0, Key{7});
+  const bool claimed = claimer.claim(0, RKey{7});
   if (stopped()) return false;
   if (!claimed) return true;
   current->store(kPayload, 1);  // the copy
   if (!stopped() && world.freed && current->performed && current->at == current->log.size()) world.copied_late = true;
   if (stopped()) return false;
-  const bool stands = claimer.release(0, Key{7});
+  const bool stands = claimer.release(0, RKey{7});
   if (stopped()) return false;
   world.counts = stands;
   return true;

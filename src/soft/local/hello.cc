@@ -132,7 +132,7 @@ Result<Want> parse_want(std::span<const std::byte> bytes) {
                                                std::to_string(bytes.size()) +
                                                " bytes that are not understood"};
   Want want;
-  want.rkey = Key{load<std::uint32_t>(bytes, 12)};
+  want.rkey = RKey{load<std::uint32_t>(bytes, 12)};
   want.from.gid.bytes = load<decltype(Gid::bytes)>(bytes, 16);
   want.to.gid.bytes = load<decltype(Gid::bytes)>(bytes, 32);
   const auto from = load<std::uint32_t>(bytes, 48), to = load<std::uint32_t>(bytes, 52);
@@ -163,7 +163,7 @@ Result<Lend> parse_lend(std::span<const std::byte> bytes) {
       load<std::uint32_t>(bytes, 8) != kVersion)
     return broken_lend(std::to_string(bytes.size()) + " bytes that are not understood");
   Lend lend;
-  lend.rkey = Key{load<std::uint32_t>(bytes, 12)};
+  lend.rkey = RKey{load<std::uint32_t>(bytes, 12)};
   lend.slot = load<std::uint32_t>(bytes, 16);
   lend.access = static_cast<Access>(load<std::uint32_t>(bytes, 20));
   lend.iova = load<std::uint64_t>(bytes, 24);

@@ -102,7 +102,7 @@ inline constexpr std::size_t kWantBytes = 56;
 
 struct Want {
   Endpoint from, to;
-  Key rkey;
+  RKey rkey;
 
   bool operator==(const Want&) const = default;
 };
@@ -115,7 +115,7 @@ Result<Want> parse_want(std::span<const std::byte> bytes);
 inline constexpr std::size_t kLendBytes = 48;
 
 struct Lend {
-  Key rkey;
+  RKey rkey;
   std::uint32_t slot = 0;
   Access access = Access::None;  // none: it may not be reached
   std::uint64_t iova = 0, length = 0, address = 0;

@@ -70,8 +70,8 @@ TEST(Hello, its_answer_comes_back_as_it_was_sent_or_is_refused) {
   EXPECT_FALSE(parse_answer(std::span(bytes).first(15)));
 }
 
-constexpr Want kWant{kHello.from, kHello.to, Key{0x1234567}};
-constexpr Lend kLend{Key{5}, kMostGrants - 1, Access::RemoteRead | Access::RemoteWrite, 0x10000,
+constexpr Want kWant{kHello.from, kHello.to, RKey{0x1234567}};
+constexpr Lend kLend{RKey{5}, kMostGrants - 1, Access::RemoteRead | Access::RemoteWrite, 0x10000,
                      4096,   0x7f00};
 
 TEST(Hello, a_wish_for_a_region_comes_back_as_it_was_sent_or_is_refused) {
@@ -105,7 +105,7 @@ TEST(Hello, a_lent_region_comes_back_as_it_was_sent_or_is_refused) {
     emit(lend, bytes);
     EXPECT_FALSE(parse_lend(bytes)) << which;
   }
-  emit(Lend{Key{5}}, bytes);
+  emit(Lend{RKey{5}}, bytes);
   EXPECT_EQ(parse_lend(bytes)->access, Access::None) << "a refusal needs no more";
   EXPECT_FALSE(parse_lend(std::span(bytes).first(kLendBytes - 1)));
 }

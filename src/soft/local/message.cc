@@ -173,7 +173,7 @@ bool parse(std::uint16_t kind, std::span<const std::byte> record, Request& reque
   if (has_remote(request.opcode)) {
     request.remote_address = head.word(2);
     const std::uint64_t key = head.word(3);
-    request.rkey = Key{low(key)};
+    request.rkey = RKey{low(key)};
     if (high(key) != 0) return false;
   }
   if (is_atomic(request.opcode)) {

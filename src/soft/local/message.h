@@ -86,7 +86,7 @@ struct RequestHead {
   std::uint32_t payload_offset = 0;  // of these, from the beginning of the record
   std::array<std::byte, 4> immediate{};
   std::uint64_t remote_address = 0;
-  Key rkey;
+  RKey rkey;
   std::uint64_t compare = 0;
   std::uint64_t swap_or_add = 0;
 

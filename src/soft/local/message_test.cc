@@ -33,7 +33,7 @@ class RandomMessages {
     made.solicited = carries && made.opcode != SendOpcode::RdmaWrite && below(2) == 0;
     if (made.opcode != SendOpcode::Send && made.opcode != SendOpcode::SendWithImmediate) {
       made.remote_address = std::uint64_t{word()} << 32 | word();
-      made.rkey = Key{word()};
+      made.rkey = RKey{word()};
     }
     if (made.opcode == SendOpcode::RdmaRead) made.length = below(kMaxMessageBytes) + 1;
     if (made.opcode >= SendOpcode::CompareAndSwap) {

@@ -14,7 +14,7 @@
 namespace verbena::local {
 
 struct PeerRegion {
-  Key rkey;
+  RKey rkey;
   std::uint64_t iova = 0, length = 0;
   Access access = Access::None;  // what it grants, of RemoteRead, RemoteWrite and RemoteAtomic
   std::uint32_t slot = 0;        // of the peer's grants
@@ -42,9 +42,9 @@ class RegionSource {
  public:
   virtual ~RegionSource() = default;
   // Asks the peer. The answer comes by Transport::handle_region(), never from inside.
-  virtual void ask(Key rkey) = 0;
+  virtual void ask(RKey rkey) = 0;
   // It is not used any more.
-  virtual void drop(Key rkey) = 0;
+  virtual void drop(RKey rkey) = 0;
   // Our own: what the peer was granted is taken back from it, and none of its copies goes on.
   virtual void take_back_all() = 0;
 };
@@ -55,7 +55,7 @@ class RegionSource {
 class PeerRegions {
  public:
   // What is known of it, or nothing. `source`: asked when it is time.
-  const PeerRegion* find(Key rkey, RegionSource& source) {
+  const PeerRegion* find(RKey rkey, RegionSource& source) {
     if (entries_[last_].region.rkey != rkey && !look_up(rkey)) return nullptr;
     Entry& entry = entries_[last_];
     if (entry.state == State::Open) return &entry.region;
@@ -74,12 +74,12 @@ class PeerRegions {
       entry.patience = std::min(2 * entry.patience, kMostPatience);
     }
   }
-  bool is_asked(Key rkey) const {
+  bool is_asked(RKey rkey) const {
     for (const Entry& entry : entries_)
       if (entry.state == State::Asked && entry.region.rkey == rkey) return true;
     return false;
   }
-  void drop(Key rkey, RegionSource& source) {
+  void drop(RKey rkey, RegionSource& source) {
     for (Entry& entry : entries_) {
       if (entry.state == State::Free || entry.region.rkey != rkey) continue;
       if (entry.state == State::Open) source.drop(rkey);
@@ -105,7 +105,7 @@ class PeerRegions {
   };
 
   // False: it was not known, and is from now on if there is room.
-  bool look_up(Key rkey) {
+  bool look_up(RKey rkey) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (entries_[i].state == State::Free || entries_[i].region.rkey != rkey) continue;
       last_ = i;

@@ -95,7 +95,7 @@ TEST(LocalPull, what_goes_inline_or_to_a_peer_that_cannot_goes_through_the_ring)
   pair.run();
   pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 5000, pair.b, 0);
   const Bytes bytes = pattern(16);
-  const ScatterGather own{reinterpret_cast<std::uintptr_t>(bytes.data()), 16, Key{}};
+  const ScatterGather own{reinterpret_cast<std::uintptr_t>(bytes.data()), 16, LKey{}};
   SendRequest request;
   request.local = {&own, 1};
   request.flags = SendFlags::Inline;

@@ -42,7 +42,7 @@ class Requester {
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
   // requester_direct.cc
-  const PeerRegion* granted(Key rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
+  const PeerRegion* granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
   const PeerRegion* reach(const core::SendWqe& wqe);
   Way way_of(const core::SendWqe& wqe);
   std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);

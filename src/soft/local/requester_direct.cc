@@ -31,7 +31,7 @@ bool is_word(const PeerRegion& region, std::uint64_t address) {
 }  // namespace
 
 // The region with that key, when those bytes of it are reached directly.
-const PeerRegion* Requester::granted(Key rkey, std::uint64_t address, std::uint64_t bytes, Access wanted) {
+const PeerRegion* Requester::granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted) {
   RegionSource* const source = link_.channel->regions;
   if (source == nullptr || bytes == 0) return nullptr;
   if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();
@@ -157,7 +157,7 @@ void Requester::look_for_revocations() {
 
 // The peer took it back, or it cannot be reached this way: what the peer itself says to the request counts.
 bool Requester::lose(const PeerRegion& region) {
-  const Key rkey = region.rkey;
+  const RKey rkey = region.rkey;
   link_.peer_regions->drop(rkey, *link_.channel->regions);
   begin_again();
   return false;

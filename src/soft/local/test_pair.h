@@ -233,8 +233,8 @@ class FakeMemory final : public PeerMemory {
 // What the driver does to reach regions of `owner`'s: they are in this process already.
 class FakeRegions final : public RegionSource {
  public:
-  void ask(Key rkey) override { asked.push_back(rkey); }
-  void drop(Key rkey) override { dropped.push_back(rkey); }
+  void ask(RKey rkey) override { asked.push_back(rkey); }
+  void drop(RKey rkey) override { dropped.push_back(rkey); }
   void take_back_all() override { ++taken_back; }
   // The owner's answer to the oldest wish arrives. False: it is a refusal, or nobody uses it.
   bool answer(Side& asker, Side& owner) {
@@ -249,7 +249,7 @@ class FakeRegions final : public RegionSource {
     return asker.transport->handle_region(open, grant.has_value());
   }
 
-  std::vector<Key> asked, dropped;
+  std::vector<RKey> asked, dropped;
   int taken_back = 0;
   bool mapped = true;
 };

@@ -86,7 +86,7 @@ std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool map
                mapped ? region.file : -1};
 }
 
-std::optional<std::uint32_t> Transport::revoke(Key rkey) {
+std::optional<std::uint32_t> Transport::revoke(RKey rkey) {
   if (!attached() || !link_.channel->granter) return std::nullopt;
   Granter& granter = *link_.channel->granter;
   const auto slot = granter.slot_of(rkey);
@@ -94,7 +94,7 @@ std::optional<std::uint32_t> Transport::revoke(Key rkey) {
   return slot;
 }
 
-std::optional<Key> Transport::any_granted() const {
+std::optional<RKey> Transport::any_granted() const {
   if (!attached() || !link_.channel->granter) return std::nullopt;
   return link_.channel->granter->any_granted();
 }

@@ -34,9 +34,9 @@ class Transport final : private core::RequestRecall {
   // granted already. `mapped`: the peer will map it; otherwise it may read only, by PeerMemory::pull().
   std::optional<Grant> grant(const core::MemoryRegion& region, bool mapped);
   // Takes that back: from here on no copy begins there. Nothing: it was not granted.
-  std::optional<std::uint32_t> revoke(Key rkey);
+  std::optional<std::uint32_t> revoke(RKey rkey);
   // One that is granted still, if any.
-  std::optional<Key> any_granted() const;
+  std::optional<RKey> any_granted() const;
   // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
   // memory.
   bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }

@@ -338,7 +338,7 @@ TEST(LocalTransport, q050_a_wrong_key_here_fails_in_its_turn_and_nothing_of_it_a
     pair.b.receive(1, 0, 100);
     pair.b.receive(2, 0, 100);
     pair.a.send(1, 0, 8);
-    const ScatterGather wrong{pair.a.va(0), 8, Key{12345}};
+    const ScatterGather wrong{pair.a.va(0), 8, LKey{12345}};
     SendRequest request;
     request.id = 2;
     request.opcode = op;

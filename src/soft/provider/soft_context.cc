@@ -83,7 +83,7 @@ Result<provider::MemoryRegionInfo> SoftContext::register_memory(PdId pd, void* b
   return provider::MemoryRegionInfo{region->lkey, region->rkey, region->iova, region->length};
 }
 
-Result<void> SoftContext::deregister_memory(Key lkey) {
+Result<void> SoftContext::deregister_memory(LKey lkey) {
   return device_->with_nic([&](Nic& nic, Instant) { return nic.deregister_memory(lkey); });
 }
 

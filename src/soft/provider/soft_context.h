@@ -35,7 +35,7 @@ class SoftContext final : public provider::Context {
   Result<provider::MemoryRegionInfo> register_memory(provider::PdId pd, void* base, std::uint64_t length,
                                                      std::uint64_t iova, Access access, int file) override;
   bool shares_memory() const override { return device_->shares_memory(); }
-  Result<void> deregister_memory(Key lkey) override;
+  Result<void> deregister_memory(LKey lkey) override;
   Result<provider::CqId> create_cq(std::uint32_t capacity) override;
   Result<void> destroy_cq(provider::CqId cq) override;
   provider::CompletionQueueOps* cq(provider::CqId cq) override;

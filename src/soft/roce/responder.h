@@ -59,7 +59,7 @@ class Responder {
     Psn first;
     std::uint32_t packets = 1;
     std::uint64_t va = 0;
-    Key rkey;
+    RKey rkey;
     std::uint32_t length = 0;
     std::uint64_t value = 0;
     std::uint32_t msn = 0;
@@ -123,7 +123,7 @@ class Responder {
   std::uint64_t atomic_original_ = 0;
 
   std::uint64_t write_va_ = 0;  // rest of the open WRITE
-  Key write_rkey_;
+  RKey write_rkey_;
   std::uint32_t write_left_ = 0, write_length_ = 0;
 
   std::vector<Resource> resources_;  // max_resources_ from the first READ or atomic on

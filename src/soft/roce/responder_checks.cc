@@ -108,7 +108,7 @@ Responder::Verdict Responder::check_memory(const wire::Packet& packet) {
     case Operation::Write: {
       const bool first = info.first;
       const std::uint64_t va = first ? packet.reth.va : write_va_;
-      const Key rkey = first ? packet.reth.rkey : write_rkey_;
+      const RKey rkey = first ? packet.reth.rkey : write_rkey_;
       const std::uint32_t left = first ? packet.reth.length : write_left_;
       if (left == 0) return Verdict::Continue;
       // The whole rest is checked, at the first packet and again at each: the region may have gone.

@@ -20,7 +20,7 @@ struct Response {
   std::uint32_t msn = 0;
   std::uint64_t value = 0;  // Atomic: original
   std::uint64_t va = 0;     // Read: what is left
-  Key rkey;
+  RKey rkey;
   std::uint32_t length = 0;
   bool began = false;  // Read: the first packet is out
   bool again = false;  // answers a duplicate: the requester may have the first answer already

@@ -6,11 +6,11 @@
 namespace verbena::wire {
 
 Reth parse_reth(const std::byte* from) {
-  return {load_be64(from), Key{load_be32(from + 8)}, load_be32(from + 12)};
+  return {load_be64(from), RKey{load_be32(from + 8)}, load_be32(from + 12)};
 }
 
 AtomicEth parse_atomic_eth(const std::byte* from) {
-  return {load_be64(from), Key{load_be32(from + 8)}, load_be64(from + 12), load_be64(from + 20)};
+  return {load_be64(from), RKey{load_be32(from + 8)}, load_be64(from + 12), load_be64(from + 20)};
 }
 
 Deth parse_deth(const std::byte* from) {

@@ -25,7 +25,7 @@ namespace verbena::wire {
 //   +---------------------------------------------------------------+
 struct Reth {
   std::uint64_t va = 0;
-  Key rkey;
+  RKey rkey;
   std::uint32_t length = 0;
 
   bool operator==(const Reth&) const = default;
@@ -47,7 +47,7 @@ struct Reth {
 //   +---------------------------------------------------------------+
 struct AtomicEth {
   std::uint64_t va = 0;
-  Key rkey;
+  RKey rkey;
   std::uint64_t swap_or_add = 0;
   std::uint64_t compare = 0;
 

@@ -33,7 +33,7 @@ void parse_extended(const OpcodeInfo& info, Cursor<const std::byte> from, Packet
   if (info.has(kAeth)) out.aeth = parse_aeth(from.take(kAethBytes));
   if (info.has(kAtomicAckEth)) out.atomic_original = load_be64(from.take(kAtomicAckEthBytes));
   if (info.has(kImmDt)) std::memcpy(out.immediate.data(), from.take(kImmDtBytes), kImmDtBytes);
-  if (info.has(kIeth)) out.invalidate = Key{load_be32(from.take(kIethBytes))};
+  if (info.has(kIeth)) out.invalidate = RKey{load_be32(from.take(kIethBytes))};
 }
 
 std::byte* emit_extended(const OpcodeInfo& info, const Packet& packet, Cursor<std::byte> to) {

@@ -36,7 +36,7 @@ struct Packet {
   Aeth aeth;
   std::uint64_t atomic_original = 0;
   std::array<std::byte, 4> immediate{};  // as on the wire: verbs' network-order imm_data
-  Key invalidate;
+  RKey invalidate;
   Deth deth;
   Feth feth;
   std::uint32_t rdeth = 0;  // never parsed nor emitted: every RD opcode is unknown

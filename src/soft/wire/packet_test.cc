@@ -269,13 +269,13 @@ Packet random_packet(RandomSource& random, std::span<const std::byte> bytes) {
   if (info.has(kDeth)) packet.deth = {random.next_u32(), r8(), Qpn{random.next_u32()}};
   if (info.has(kXrceth)) packet.xrceth = random.next_u32();
   if (info.has(kFeth)) packet.feth = {random.next_u32()};
-  if (info.has(kReth)) packet.reth = {random.next_u64(), Key{random.next_u32()}, random.next_u32()};
+  if (info.has(kReth)) packet.reth = {random.next_u64(), RKey{random.next_u32()}, random.next_u32()};
   if (info.has(kAtomicEth))
-    packet.atomic = {random.next_u64(), Key{random.next_u32()}, random.next_u64(), random.next_u64()};
+    packet.atomic = {random.next_u64(), RKey{random.next_u32()}, random.next_u64(), random.next_u64()};
   if (info.has(kAeth)) packet.aeth = {r8(), random.next_u32() & 0xffffff};
   if (info.has(kAtomicAckEth)) packet.atomic_original = random.next_u64();
   if (info.has(kImmDt)) store_be32(packet.immediate.data(), random.next_u32());
-  if (info.has(kIeth)) packet.invalidate = Key{random.next_u32()};
+  if (info.has(kIeth)) packet.invalidate = RKey{random.next_u32()};
   return packet;
 }
 
@@ -365,14 +365,14 @@ TEST(Packet, the_printed_line_says_what_each_extended_header_holds) {
   packet.atomic_original = 0xff;
   EXPECT_EQ(line(Opcode::RcAtomicAcknowledge),
             "RC Atomic Acknowledge qpn 0x000012 psn 0x800000 ack credits 6 msn 9 original 0xff");
-  packet.atomic = {0x1000, Key{7}, 2, 1};
+  packet.atomic = {0x1000, RKey{7}, 2, 1};
   EXPECT_EQ(line(Opcode::RcCompareSwap),
             "RC Compare Swap qpn 0x000012 psn 0x800000 va 0x1000 rkey 0x7 compare 0x1 swap 0x2");
-  packet.invalidate = Key{0xabcd};
+  packet.invalidate = RKey{0xabcd};
   EXPECT_EQ(line(Opcode::RcSendOnlyWithInvalidate),
             "RC SEND Only with Invalidate qpn 0x000012 psn 0x800000 invalidate 0xabcd");
   packet.feth.value = 0x12;
-  packet.reth = {0x2000, Key{8}, 64};
+  packet.reth = {0x2000, RKey{8}, 64};
   EXPECT_EQ(line(Opcode::RcFlush),
             "RC FLUSH qpn 0x000012 psn 0x800000 region placement 2 va 0x2000 rkey 0x8 len 64");
   packet.xrceth = 0x99;

@@ -63,7 +63,7 @@ void refused(World& w, const Asked& asked) {
 
   Request request{1, asked.opcode, SendFlags::Signaled, {{local.id, 0, asked.bytes}}};
   request.remote_address = remote.address + static_cast<std::uint64_t>(asked.offset);
-  request.rkey = Key{remote.rkey.value() + asked.key_change};
+  request.rkey = RKey{remote.rkey.value() + asked.key_change};
   const bool takes_receive = asked.opcode == SendOpcode::RdmaWriteWithImmediate &&
                              w.responder.manners().refused_write_takes_receive &&
                              asked.status == Status::RemoteAccessError;
@@ -107,7 +107,7 @@ void too_long(World& w, std::uint32_t bytes, std::uint32_t room) {
 void empty_needs_no_key(World& w, SendOpcode opcode) {
   const Link link = connect(w);
   if (w.report.failed()) return;
-  const Request request{1, opcode, SendFlags::Signaled, {}, 0x1000, Key{0xdeadbeef}};
+  const Request request{1, opcode, SendFlags::Signaled, {}, 0x1000, RKey{0xdeadbeef}};
   w.requester.post_send(link.requester, {&request, 1});
   expect_outcomes(w, w.requester, link.requester, Queue::Send, {{1}});
   // A responder that is slow to answer is asked again.

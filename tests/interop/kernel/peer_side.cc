@@ -99,7 +99,7 @@ RegionHandle PeerSide::make_region(std::uint64_t bytes, Access access) {
   Line line = call("region bytes=" + number(bytes) + " access=" + number(access));
   if (line.word() != "ok") return {};
   return {line.number("region"), line.number("address"),
-          Key{static_cast<std::uint32_t>(line.number("rkey"))}};
+          RKey{static_cast<std::uint32_t>(line.number("rkey"))}};
 }
 
 void PeerSide::fill(std::uint64_t region, std::uint64_t offset, std::uint64_t bytes, std::uint64_t seed) {

@@ -52,7 +52,7 @@ struct PairAddress {
 struct RegionHandle {
   std::uint64_t id = 0;
   std::uint64_t address = 0;
-  Key rkey;
+  RKey rkey;
 };
 
 struct Piece {
@@ -67,7 +67,7 @@ struct Request {
   SendFlags flags = SendFlags::Signaled;
   std::vector<Piece> local{};
   std::uint64_t remote_address = 0;
-  Key rkey{};
+  RKey rkey{};
   std::uint32_t immediate = 0;  // the four bytes on the wire, big-endian
   std::uint64_t compare = 0;
   std::uint64_t swap_or_add = 0;

@@ -43,7 +43,7 @@ class VerbenaSide final : public Side {
     GuardedBytes bytes;
     MemoryRegion memory;
     std::uint64_t address = 0;
-    Key lkey;
+    LKey lkey;
   };
   // The queues outlive the queue pair.
   struct Pair {

@@ -86,12 +86,12 @@ class Hub final : public Paths {
   // Those of one peer that one of our queue pairs reaches by itself.
   struct Regions final : verbena::local::RegionSource {
     Regions(Hub& its_hub, Qpn its_qpn) : hub(its_hub), qpn(its_qpn) {}
-    void ask(Key rkey) override { hub.ask_for_region(*this, rkey); }
-    void drop(Key rkey) override {
+    void ask(RKey rkey) override { hub.ask_for_region(*this, rkey); }
+    void drop(RKey rkey) override {
       mapped.erase(rkey.value());
       known.erase(rkey.value());
     }
-    void note(Key rkey, const char* how) {
+    void note(RKey rkey, const char* how) {
       if (known.size() < kMostExplained || known.contains(rkey.value())) known[rkey.value()] = how;
     }
     static constexpr std::size_t kMostExplained = 32;
@@ -112,7 +112,7 @@ class Hub final : public Paths {
     Descriptor offered{};           // held: the peer's segment
     std::unique_ptr<ProcessMemory> memory{};  // attached: unless all is copied twice
     std::unique_ptr<Regions> regions{};       // likewise
-    Key wanted{};                             // wanting
+    RKey wanted{};                             // wanting
     bool met_in_folder = false;
   };
   // A queue pair of ours in RTR or later.
@@ -155,11 +155,11 @@ class Hub final : public Paths {
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
   // hub_regions.cc
   void judge_want(Id id, const verbena::local::Want& want);
-  void ask_for_region(Regions& regions, Key rkey);
+  void ask_for_region(Regions& regions, RKey rkey);
   bool hear_loan(Id id);
-  bool use_loan(Socket& attached, Key wanted, Loan loan);
+  bool use_loan(Socket& attached, RKey wanted, Loan loan);
   void refuse_wanted();
-  void note(Qpn qpn, Key rkey, const char* how);
+  void note(Qpn qpn, RKey rkey, const char* how);
   void forget_wanted(Id attached);
   void meet_regions(verbena::local::Channel& channel, Socket& socket, std::uint32_t ring_capacity,
                     bool opener);
@@ -184,7 +184,7 @@ class Hub final : public Paths {
   std::set<Id> waiting_;  // fresh and held ones, oldest first
   std::unordered_map<std::uint32_t, Entry> entries_;
   std::vector<Id> hung_up_;
-  std::vector<std::pair<Qpn, Key>> in_vain_;  // regions that could not be asked for
+  std::vector<std::pair<Qpn, RKey>> in_vain_;  // regions that could not be asked for
   std::size_t undecided_ = 0;
   std::uint64_t attached_ = 0;   // so far
   std::uint64_t fallbacks_ = 0;  // packets although the peer offered memory, or might have

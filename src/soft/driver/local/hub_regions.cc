@@ -97,7 +97,7 @@ bool Hub::renew_pages(const core::MemoryRegion& region, int file) { return local
 
 // ---- Regions of peers.
 
-void Hub::ask_for_region(Regions& regions, Key rkey) {
+void Hub::ask_for_region(Regions& regions, RKey rkey) {
   const Qpn qpn = regions.qpn;
   const Entry& entry = entries_.at(qpn.value());
   auto reached = find(entry.peer);
@@ -131,7 +131,7 @@ bool Hub::hear_loan(Id id) {
   Socket& socket = sockets_.at(id);
   auto loan = socket.peer.try_receive_loan();
   if (loan && !*loan) return false;
-  const Key wanted = socket.wanted;
+  const RKey wanted = socket.wanted;
   const Qpn qpn = socket.qpn;
   Socket& attached = sockets_.at(entries_.at(qpn.value()).socket);
   std::erase(attached.regions->wanting, id);
@@ -142,7 +142,7 @@ bool Hub::hear_loan(Id id) {
   return true;
 }
 
-bool Hub::use_loan(Socket& attached, Key wanted, Loan loan) {
+bool Hub::use_loan(Socket& attached, RKey wanted, Loan loan) {
   const Lend& lend = loan.lend;
   if (lend.rkey != wanted || lend.access == Access::None) return false;
   PeerRegion region{wanted, lend.iova, lend.length, lend.access, lend.slot, nullptr, lend.address};
@@ -174,7 +174,7 @@ std::string Hub::copies_of(Id attached) const {
   return text;
 }
 
-void Hub::note(Qpn qpn, Key rkey, const char* how) {
+void Hub::note(Qpn qpn, RKey rkey, const char* how) {
   const auto found = entries_.find(qpn.value());
   const auto attached = found == entries_.end() ? sockets_.end() : sockets_.find(found->second.socket);
   if (attached != sockets_.end() && attached->second.regions) attached->second.regions->note(rkey, how);

@@ -567,7 +567,7 @@ TEST(Hub, a_region_is_lent_to_the_peer_of_its_connection_and_to_nobody_else) {
   EXPECT_FALSE((**honest).file);
   const Endpoint nobody{address(9), Qpn{77}};
   for (const verbena::local::Want& want :
-       {verbena::local::Want{a.endpoint(), b.endpoint(), Key{b.region.rkey.value() ^ 1}},
+       {verbena::local::Want{a.endpoint(), b.endpoint(), RKey{b.region.rkey.value() ^ 1}},
         verbena::local::Want{nobody, b.endpoint(), b.region.rkey},
         verbena::local::Want{a.endpoint(), nobody, b.region.rkey},
         verbena::local::Want{a.endpoint(), {b.endpoint().gid, nobody.qpn}, b.region.rkey}}) {

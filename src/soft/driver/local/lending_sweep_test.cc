@@ -13,7 +13,7 @@ namespace verbena::soft::local::sweep {
 namespace {
 
 // The keeper's peer asks for its region.
-int ask(const Endpoint& keeper, Key rkey) {
+int ask(const Endpoint& keeper, RKey rkey) {
   Side side(2);
   side.connect(keeper);
   SteppedProcess::pause();
@@ -74,7 +74,7 @@ struct Puller : Side {
 };
 
 // Writes all of it. `pause`: when it has asked, and when all is ready.
-int be_pulled_from(const Endpoint& keeper, Key rkey, const std::function<void()>& pause = SteppedProcess::pause) {
+int be_pulled_from(const Endpoint& keeper, RKey rkey, const std::function<void()>& pause = SteppedProcess::pause) {
   Side side(2);
   std::vector<std::byte> bytes(kLarge, kNew);
   side.region = *side.nic.register_memory(side.pd, bytes.data(), kLarge, 0x10000, Access::All);
@@ -178,7 +178,7 @@ int lend_and_take_back(const Endpoint& user) {
 
 struct Lender {
   Endpoint endpoint;
-  Key rkey;
+  RKey rkey;
 };
 
 // The user's end of that.

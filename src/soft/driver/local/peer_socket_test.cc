@@ -175,13 +175,13 @@ TEST(PeerSocket, descriptors_that_nobody_asked_for_are_closed) {
 TEST(PeerSocket, a_region_is_asked_for_and_lent_with_its_file_or_without) {
   auto ends = socket_pair();
   PeerSocket asker = adopted(ends[0]), owner = adopted(ends[1]);
-  const verbena::local::Want want{some_hello().from, some_hello().to, Key{77}};
+  const verbena::local::Want want{some_hello().from, some_hello().to, RKey{77}};
   EXPECT_FALSE(*asker.try_receive_loan()) << "nothing has come";
   ASSERT_TRUE(asker.send(want));
   const auto came = owner.try_receive();
   ASSERT_TRUE(came && *came);
   EXPECT_EQ(std::get<verbena::local::Want>(**came), want);
-  const verbena::local::Lend lend{Key{77}, 3, Access::RemoteRead, 0x1000, 64, 0x2000};
+  const verbena::local::Lend lend{RKey{77}, 3, Access::RemoteRead, 0x1000, 64, 0x2000};
   const Descriptor some(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int file : {-1, some.get()}) {
     ASSERT_TRUE(owner.send(lend, file));

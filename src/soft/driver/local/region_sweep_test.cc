@@ -12,7 +12,7 @@ namespace verbena::soft::local::sweep {
 namespace {
 
 // The keeper's peer, stepped from its second pause to its third. It ends with how its request ended.
-inline int do_deed(const Endpoint& keeper, Key rkey, const Deed& deed) {
+inline int do_deed(const Endpoint& keeper, RKey rkey, const Deed& deed) {
   Side side(2);
   side.connect(keeper);
   SteppedProcess::pause();

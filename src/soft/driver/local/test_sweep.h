@@ -128,7 +128,7 @@ inline std::vector<Deed> deeds() {
 #endif
 }
 
-inline void post(Side& side, const Deed& deed, Key rkey) {
+inline void post(Side& side, const Deed& deed, RKey rkey) {
   const ScatterGather local{0x10000, deed.bytes, side.region.lkey};
   SendRequest request;
   request.opcode = deed.opcode;
@@ -167,7 +167,7 @@ struct Keeper : Side {
 };
 
 // Until the peer's region is reached without the peer.
-inline void open_region(Side& side, Key rkey) {
+inline void open_region(Side& side, RKey rkey) {
   while (direct_requests(side) == 0) {
     post(side, {"", SendOpcode::RdmaRead, 8}, rkey);
     EXPECT_EQ(finish(side), CompletionStatus::Success);

@@ -71,7 +71,7 @@ struct Host {
   // A message that says from which queue pair it comes.
   void send(std::uint32_t i) {
     const std::uint64_t text = queues[i]->qpn().value();
-    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(&text), kMessageBytes, Key{}};
+    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(&text), kMessageBytes, LKey{}};
     SendRequest request;
     request.flags = SendFlags::Inline | SendFlags::Signaled;
     request.local = {&piece, 1};
