@@ -101,6 +101,11 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
   if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
 
+void HostDevice::note_look() {
+  look_turn_ = turns_;
+  looked_at_ = turn_;
+}
+
 // Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
 bool HostDevice::receive(Look look) {
   if (inherited_) return false;
@@ -108,10 +113,7 @@ bool HostDevice::receive(Look look) {
   ++turns_;
   const bool all = look == Look::Everywhere || turns_ - look_turn_ >= kTurnsBetweenLooks ||
                    turn_ - looked_at_ >= kLongestBetweenLooks;
-  if (all) {
-    look_turn_ = turns_;
-    looked_at_ = turn_;
-  }
+  if (all) note_look();
   bool any = false;
   if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) any = read_port(look == Look::AsNeeded);
   if (!hub_) return any;
@@ -359,9 +361,10 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int 
   ::ppoll(fds.data(), count, wake_at.is_never() ? nullptr : &timeout, nullptr);
   sleeper.until.store(0);
   const auto is_readable = [](const pollfd& fd) { return fd.revents != 0; };
-  if (hub_) look_after_sleep(sleeper, is_readable(fds[1]));
+  const bool packets = std::any_of(fds.begin() + 3, fds.begin() + count, is_readable);
+  if (hub_) look_after_sleep(sleeper, is_readable(fds[1]), packets);
   if (is_readable(fds[0]) && !stopping_.load()) drain(sleeper.wake_fd);
-  return std::any_of(fds.begin() + 3, fds.begin() + count, is_readable) ? Look::Everywhere : Look::AsNeeded;
+  return packets ? Look::Everywhere : Look::AsNeeded;
 }
 
 // When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
@@ -380,11 +383,12 @@ Instant HostDevice::look_before_sleep(Instant until) {
 }
 
 // Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
-// it looks again.
-void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled) {
+// it looks again. Where a sleep ended without packets, everything has been looked at.
+void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool packets) {
   owner_.lock();
   begin_turn();
   if (signalled) hub_->handle_events(turn_, true);
+  if (!packets) note_look();
   nic_.withdraw_sleep();
   release();
   for (const Sleeper* other : {&waiter_, &service_sleeper_})

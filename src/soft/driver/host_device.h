@@ -122,6 +122,7 @@ class HostDevice final : private DatagramSink {
   enum class Look { Later, AsNeeded, Everywhere };
   bool drive(When when, Look look);
   bool receive(Look look);
+  void note_look();
   bool read_port(bool again);
   bool read_rings(bool again);
   bool transmit(bool found_nothing, When when);
@@ -144,7 +145,7 @@ class HostDevice final : private DatagramSink {
   struct Sleeper;
   Look sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);  // says what to look at then
   Instant look_before_sleep(Instant until);
-  void look_after_sleep(const Sleeper& mine, bool signalled);
+  void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
   void wait_virtually(Instant until);
   void park_service();
   void pause_service();
