@@ -440,7 +440,7 @@ TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_is_copied_by_a_call) {
   pair.run();
   open_region(pair, Op::RdmaRead);
   const std::uint64_t before = pair.of_b.bytes;
-  const Bytes bytes = pattern(300'000);
+  const Bytes bytes = pattern(200'000);
   pair.b.put(0, bytes);
   pair.a.fetch_or_write(Op::RdmaRead, 1, 0, bytes.size(), pair.b, 0);
   EXPECT_FALSE(pair.a.transport->emit(pair.now));
