@@ -198,7 +198,7 @@ class World final : private PeerMemory, private RegionSource {
     config_.pull_from_bytes = 64;
     qp_ = std::make_unique<core::QueuePair>(Qpn{1}, init, events_);
     transport_ = std::make_unique<Transport>(*qp_, config_, memory_, counters_, random_);
-    region_ = *memory_.register_region({}, own_.base(), kRegionBytes, kIova, Access::All);
+    region_ = *memory_.register_region({}, own_.base(), kRegionBytes, kIova, Access::All, 0);
     to_rts();
     Channel channel{RingProducer(out_.memory()), RingConsumer(in_.memory())};
     channel.peer_memory = this;
@@ -263,8 +263,7 @@ class World final : private PeerMemory, private RegionSource {
   // What a peer said of a region, after what the driver checks of it: mapped, the file is long enough.
   void answer() {
     if (asked_.empty()) return;
-    PeerRegion region;
-    region.rkey = asked_.front();
+    PeerRegion region{asked_.front()};
     asked_.erase(asked_.begin());
     const std::uint8_t how = script_.u8();
     constexpr std::array kAccess{Access::RemoteRead, Access::RemoteWrite, Access::RemoteAtomic,
@@ -280,6 +279,7 @@ class World final : private PeerMemory, private RegionSource {
       region.iova = kIova;
     } else {
       region.base = theirs_.base();
+      region.address = kIova;
     }
     if (how & 32) words_[kTheirTable + 1 + region.slot] = region.rkey.value() | (how & 64 ? kHeavy : 0);
     const bool opens = how < 0xe0;
@@ -345,7 +345,7 @@ class World final : private PeerMemory, private RegionSource {
     request.placement = Placement::InMemory;
     request.pieces.count = 1 + script_.u8() % 3u;
     for (std::uint32_t i = 0; i < request.pieces.count; ++i)
-      request.pieces.pieces[i] = {0, 1 + script_.u8() * 2u, script_.u64()};
+      request.pieces.pieces[i] = {script_.u8() % 8u, 1 + script_.u8() * 2u, kIova - 64 + script_.u8() * 4u};
     request.length = static_cast<std::uint32_t>(request.pieces.bytes()) + (script_.u8() < 0x40 ? 64 : 0);
     request.remote_address = kIova + script_.u8() * 4u;
     request.rkey = region_.rkey;

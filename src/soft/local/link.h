@@ -47,6 +47,13 @@ struct Link {
     const std::uint32_t capacity = channel->out.capacity();
     return std::min({max_payload_bytes(capacity), capacity / 4, config.max_record_bytes});
   }
+  // What the peer granted under that key. Nothing, and it is asked for when it is time.
+  const PeerRegion* granted(RKey rkey) {
+    RegionSource* const source = channel->regions;
+    if (source == nullptr || peer_leaves) return nullptr;
+    if (peer_regions == nullptr) peer_regions = std::make_unique<PeerRegions>();
+    return peer_regions->find(rkey, *source);
+  }
   void look_whether_peer_pulls() {
     if (!peer_pulls && channel->peer_memory != nullptr) peer_pulls = channel->peer_memory->is_granted();
   }

@@ -42,7 +42,7 @@ class Writer {
   }
   void put(const PieceSet& set) {
     for (std::size_t i = 0; i < set.count; ++i) {
-      put(joined(set.pieces[i].segment, set.pieces[i].bytes));
+      put(joined(set.pieces[i].within, set.pieces[i].bytes));
       put(set.pieces[i].address);
     }
   }
@@ -77,11 +77,10 @@ std::uint32_t fixed_bytes(SendOpcode opcode) {
   return kRequestBytes + (has_remote(opcode) ? kRemoteBytes : 0) + (is_atomic(opcode) ? kAtomicBytes : 0);
 }
 
-bool parse_piece(const Head& head, std::size_t at, Placement placement, Piece& piece) {
+bool parse_piece(const Head& head, std::size_t at, Piece& piece) {
   const std::uint64_t word = head.word(at / 8);
   piece = {low(word), high(word), head.word(at / 8 + 1)};
   if (piece.bytes == 0 || piece.bytes > kMaxMessageBytes) return false;
-  if (placement == Placement::InMemory && piece.segment != 0) return false;
   return piece.address <= ~std::uint64_t{0} - piece.bytes;
 }
 
@@ -89,7 +88,7 @@ bool parse_pieces(const Head& head, std::size_t from, std::size_t bytes, Placeme
   if (bytes == 0 || bytes % kPieceBytes != 0 || bytes > kMaxPieces * kPieceBytes) return false;
   set.count = static_cast<std::uint8_t>(bytes / kPieceBytes);
   for (std::size_t i = 0; i < set.count; ++i)
-    if (!parse_piece(head, from + i * kPieceBytes, placement, set.pieces[i])) return false;
+    if (!parse_piece(head, from + i * kPieceBytes, set.pieces[i])) return false;
   return set.bytes() <= (placement == Placement::InMemory ? kMaxPulledBytes : kMaxMessageBytes);
 }
 

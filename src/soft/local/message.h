@@ -13,7 +13,8 @@
 //   response       0 number (4)  4 code (1)  5 placement (1)  6 0 (2)
 //     atomic result:             8 the value before (8)
 //     READ data:                 then payload, none in answer to a READ of nothing, or 1 to 4 pieces
-//   piece          0 segment (4), 0 in own memory  4 bytes (4)  8 offset or address (8)
+//   piece          0 segment; in own memory the R_Key of the region there, which the peer may map, or 0 (4)
+//                  4 bytes (4)  8 offset or address (8)
 #pragma once
 
 #include <array>
@@ -59,7 +60,7 @@ enum class Placement : std::uint8_t {
 enum class Refusal : std::uint8_t { InvalidRequest = 1, RemoteAccess = 2, RemoteOperation = 3 };
 
 struct Piece {
-  std::uint32_t segment = 0;
+  std::uint32_t within = 0;  // segment or R_Key
   std::uint32_t bytes = 0;
   std::uint64_t address = 0;
 

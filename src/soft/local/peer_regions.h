@@ -22,9 +22,17 @@ struct PeerRegion {
       nullptr;  // where it is mapped here; nullptr: it is not, and is read by PeerMemory::pull()
   std::uint64_t address = 0;  // in the peer's own memory
 
+  bool covers(std::uint64_t va, std::uint64_t bytes) const { return holds(va, iova, bytes); }
+  // The peer's own address of bytes that are mapped and may be read here; null: they are not.
+  const std::byte* mapped(std::uint64_t at, std::uint64_t bytes) const {
+    return base != nullptr && includes(access, Access::RemoteRead) && holds(at, address, bytes) ? base + (at - address)
+                                                                                                : nullptr;
+  }
+
+ private:
   // In subtract form: nothing here can wrap.
-  bool covers(std::uint64_t va, std::uint64_t bytes) const {
-    return va >= iova && va - iova <= length && bytes <= length - (va - iova);
+  bool holds(std::uint64_t at, std::uint64_t from, std::uint64_t bytes) const {
+    return at >= from && at - from <= length && bytes <= length - (at - from);
   }
 };
 

@@ -68,6 +68,117 @@ TEST(LocalPull, memory_that_is_not_to_be_reached_straight_goes_through_the_ring)
   EXPECT_EQ(pair.of_a.bytes, 0u);
 }
 
+// Memory of `a` that `b` may map, and named so often that it does.
+class MappedSource : public ::testing::Test {
+ protected:
+  static Given given() {
+    Given made = pulling();
+    made.direct = true;
+    made.file = 0;
+    return made;
+  }
+  // As many bytes came by the kernel as before.
+  void send(std::size_t length, std::uint64_t by_kernel) {
+    const Bytes bytes = pattern(length, static_cast<unsigned>(++sent));
+    pair.a.put(0, bytes);
+    pair.b.receive(sent, 5, length);
+    pair.a.send(sent, 0, length);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+    EXPECT_EQ(ids(pair.b.received()), Ids{sent});
+    EXPECT_TRUE(pair.b.holds(5, bytes));
+    EXPECT_EQ(pair.of_a.bytes - pulled, by_kernel);
+    pulled = pair.of_a.bytes;
+  }
+  void open() {
+    pair.run();
+    for (int i = 0; i < 2; ++i) send(4000, 4000);
+    ASSERT_EQ(pair.regions_of_a.asked, std::vector<RKey>{pair.a.region.rkey});
+    ASSERT_TRUE(pair.regions_of_a.answer(pair.b, pair.a));
+  }
+
+  Pair pair{given()};
+  std::uint64_t sent = 0, pulled = 0;
+};
+
+TEST_F(MappedSource, o1_o4_is_copied_without_the_kernel) {
+  open();
+  for (const std::size_t length : {std::size_t{1000}, std::size_t{1003}, std::size_t{kMaxPulledBytes}, kLarge})
+    send(length, 0);
+  const Bytes bytes = pattern(kLarge);
+  pair.a.put(0, bytes);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, kLarge, pair.b, 2 << 20);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(2 << 20, bytes));
+  EXPECT_EQ(pair.of_a.bytes, pulled);
+}
+
+TEST_F(MappedSource, is_copied_by_the_kernel_again_once_it_was_taken_back) {
+  open();
+  send(4000, 0);
+  pair.a.transport->revoke(pair.a.region.rkey);
+  send(4000, 4000);
+  EXPECT_EQ(pair.regions_of_a.dropped, std::vector<RKey>{pair.a.region.rkey});
+}
+
+// As it is when the grant is taken back between the record and the copy.
+TEST_F(MappedSource, is_copied_by_the_kernel_where_the_grant_fell_before_the_copy) {
+  open();
+  const Bytes bytes = pattern(4000);
+  pair.a.put(0, bytes);
+  pair.a.fetch_or_write(Op::RdmaWrite, 2, 0, 4000, pair.b, 100);
+  while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+  pair.a.transport->revoke(pair.a.region.rkey);
+  pair.run();
+  EXPECT_TRUE(pair.b.holds(100, bytes));
+  EXPECT_EQ(pair.of_a.bytes, pulled + 4000);
+}
+
+// The key says where to look, and what was granted counts: neither before its beginning nor behind its end.
+TEST(PeerRegion, F21_is_not_left_by_the_peers_addresses) {
+  std::array<std::byte, 256> here{};
+  PeerRegion region;
+  region.base = here.data();
+  region.address = 0x10000;
+  region.length = here.size();
+  region.access = Access::RemoteRead;
+  EXPECT_EQ(region.mapped(0x10000, 256), here.data());
+  EXPECT_EQ(region.mapped(0x10009, 247), here.data() + 9);
+  EXPECT_EQ(region.mapped(0xffff, 1), nullptr);
+  EXPECT_EQ(region.mapped(0x10001, 256), nullptr);
+  EXPECT_EQ(region.mapped(~std::uint64_t{0} - 99, 100), nullptr);
+  region.access = Access::RemoteWrite;
+  EXPECT_EQ(region.mapped(0x10000, 1), nullptr);
+}
+
+TEST_F(MappedSource, in_several_pieces_is_copied_by_the_kernel) {
+  open();
+  const ScatterGather from[] = {pair.a.sge(0, 2000), pair.a.sge(3000, 2000)};
+  SendRequest request;
+  request.local = from;
+  pair.b.receive(7, 0, 4000);
+  pair.a.post(request);
+  pair.run();
+  EXPECT_EQ(ids(pair.b.received()), Ids{7});
+  EXPECT_EQ(pair.of_a.bytes, pulled + 4000);
+}
+
+TEST(LocalPull, memory_that_peers_may_not_read_is_never_asked_for) {
+  Given given = pulling();
+  given.direct = true;
+  given.file = 0;
+  given.memory_access = Access::LocalWrite | Access::RemoteWrite;
+  Pair pair(given);
+  pair.run();
+  for (int i = 0; i < 4; ++i) {
+    pair.b.receive(7, 0, 4000);
+    pair.a.send(1, 0, 4000);
+    pair.run();
+  }
+  EXPECT_TRUE(pair.regions_of_a.asked.empty());
+  EXPECT_EQ(pair.of_a.bytes, 16'000u);
+}
+
 TEST(LocalPull, q006_r078_pieces_here_and_there_and_more_of_them_than_a_record_names) {
   Pair pair(pulling(1));
   pair.run();
@@ -360,6 +471,11 @@ TEST_F(HostilePull, F21_addresses_where_nothing_is) {
 
 TEST_F(HostilePull, F21_addresses_that_begin_well_and_end_nowhere) {
   write(20'000, {Piece{0, 20'000, reinterpret_cast<std::uintptr_t>(pair.a.data()) + (4 << 20) - 8}});
+  expect_end(AsyncEventType::QpRequestError);
+}
+
+TEST_F(HostilePull, F21_keys_of_nothing) {
+  write(2000, {Piece{4711, 2000, 16}});
   expect_end(AsyncEventType::QpRequestError);
 }
 

@@ -153,10 +153,18 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
                          cut.payload, Access::None, pieces))
     return false;
   VERBENA_ASSERT(pieces.count == cut.pieces);
+  const RKey within = region_to_map(link_.qp.send_queue().sges(state_.current));
   for (const core::Piece& piece : pieces.span())
-    named.pieces[named.count++] = {0, static_cast<std::uint32_t>(piece.size),
+    named.pieces[named.count++] = {within.value(), static_cast<std::uint32_t>(piece.size),
                                    reinterpret_cast<std::uintptr_t>(piece.data)};
   return true;
+}
+
+// The one region of a payload that the peer may map, and copies quicker then; or none.
+RKey Requester::region_to_map(std::span<const ScatterGather> sges) const {
+  const core::MemoryRegion* const region = sges.size() == 1 ? link_.memory.region(sges[0].lkey) : nullptr;
+  const bool may = region != nullptr && region->file >= 0 && includes(region->access, Access::RemoteRead);
+  return may ? region->rkey : RKey{};
 }
 
 RequestHead Requester::make_head(const SendWqe& wqe, Placement placement) {

@@ -58,6 +58,7 @@ class Requester {
   bool write_names(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RequestHead make_head(const core::SendWqe& wqe, Placement placement);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  RKey region_to_map(std::span<const ScatterGather> sges) const;
   bool name_payload(const Cut& cut, PieceSet& named);
   void advance(Instant now, const core::SendWqe& wqe, const Cut& cut);
   void fail(CompletionStatus status);

@@ -33,12 +33,8 @@ bool is_word(const PeerRegion& region, std::uint64_t address) {
 
 // The region with that key, when those bytes of it are reached directly.
 const PeerRegion* Requester::granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted) {
-  RegionSource* const source = link_.channel->regions;
-  if (source == nullptr || bytes == 0) return nullptr;
-  if (link_.peer_regions == nullptr) link_.peer_regions = std::make_unique<PeerRegions>();
-  const PeerRegion* const region = link_.peer_regions->find(rkey, *source);
-  const bool reached = region != nullptr && !link_.peer_leaves && region->covers(address, bytes) &&
-                       includes(region->access, wanted) &&
+  const PeerRegion* const region = bytes != 0 ? link_.granted(rkey) : nullptr;
+  const bool reached = region != nullptr && region->covers(address, bytes) && includes(region->access, wanted) &&
                        (region->base != nullptr || wanted == Access::RemoteRead);
   return reached ? region : nullptr;
 }

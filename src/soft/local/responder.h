@@ -61,6 +61,8 @@ class Responder {
   Verdict check_memory(std::size_t bytes, core::PieceList& pieces) const;
   Verdict touch_memory(const core::PieceList& pieces, const Payload& payload, bool last);
   bool touch_word(const core::PieceList& pieces);
+  Pulled fetch(std::span<const Piece> from, std::span<const core::Piece> to);
+  bool copy_granted(const Piece& from, std::span<const core::Piece> to);
   Verdict pull(core::PieceList pieces, std::span<const Piece> from, std::uint32_t bytes, bool last);
   Verdict pull_by_parts(const core::PieceList& pieces, std::span<const Piece> from, bool last);
   void finish(Instant now);

@@ -14,6 +14,32 @@ constexpr std::size_t kWordBytes = 8;
 
 }  // namespace
 
+Pulled Responder::fetch(std::span<const Piece> from, std::span<const core::Piece> to) {
+  const bool copied = from.size() == 1 && from[0].within != 0 && copy_granted(from[0], to);
+  return copied ? Pulled::Whole : link_.channel->peer_memory->pull(from, to);
+}
+
+// Memory of the peer's that is mapped here, without the kernel. It counts if the grant stands when it is done.
+// Otherwise the kernel copies it again, or says what is in the way.
+bool Responder::copy_granted(const Piece& from, std::span<const core::Piece> to) {
+  const RKey rkey{from.within};
+  const PeerRegion* const region = link_.granted(rkey);
+  const std::byte* at = region != nullptr ? region->mapped(from.address, from.bytes) : nullptr;
+  if (at == nullptr) return false;
+  Claimer& claimer = *link_.channel->claimer;
+  const std::uint32_t slot = region->slot;
+  bool copied = claimer.claim(slot, rkey);
+  if (copied) {
+    for (const core::Piece& piece : to) {
+      copied = copied && core::dma_write(const_cast<std::byte*>(piece.data), {at, piece.size}, false);
+      at += piece.size;
+    }
+    copied = claimer.release(slot, rkey) && copied;
+  }
+  if (!copied) link_.peer_regions->drop(rkey, *link_.channel->regions);
+  return copied;
+}
+
 // O-4: the last word comes into a private one, and is published after all else.
 Responder::Verdict Responder::pull(core::PieceList pieces, std::span<const Piece> from, std::uint32_t bytes,
                                    bool last) {
@@ -31,7 +57,7 @@ Responder::Verdict Responder::pull(core::PieceList pieces, std::span<const Piece
     end_at = const_cast<std::byte*>(piece.data) + piece.size;
     to[count++] = {end.data(), end.size()};
   }
-  switch (link_.channel->peer_memory->pull(from, {to.data(), count})) {
+  switch (fetch(from, {to.data(), count})) {
     case Pulled::PeerGone:
       return Verdict::PeerGone;
     case Pulled::Fault:

@@ -56,6 +56,7 @@ struct Given {
   std::uint64_t seed = 1;
   bool pulls = false;   // what the other end names in its memory
   bool direct = false;  // each end reaches regions of the other's by itself
+  int file = -1;        // that the memory is said to be in
   std::uint32_t max_inline = 0;
   Config config;
 };
@@ -75,7 +76,8 @@ class Side {
     qp = std::make_unique<core::QueuePair>(Qpn{qpn}, init, events);
     transport = std::make_unique<Transport>(*qp, given_.config, memory, counters, random_);
     words_.resize(given.memory_bytes / 8);
-    region = *memory.register_region({}, words_.data(), given.memory_bytes, 0x10000, given.memory_access);
+    region = *memory.register_region({}, words_.data(), given.memory_bytes, 0x10000, given.memory_access,
+                                     given.file);
   }
 
   bool go(QueuePairState to) {
