@@ -14,7 +14,7 @@ import comments
 SKIP = 77
 
 # Classes that are plain values or views. Every other one says who may use it from which thread, and how long it lives.
-VALUES = {"Error", "Key", "Psn", "Qpn", "Result", "Result< void >", "Segments"}
+VALUES = {"Error", "LKey", "Psn", "Qpn", "RKey", "Result", "Result< void >", "Segments"}
 
 FILTERED = [
     ("// SPDX-License-Identifier: Apache-2.0", "/// \\file"),

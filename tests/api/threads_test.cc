@@ -309,7 +309,8 @@ TEST(Threads, waits_inside_a_foreign_loop_keep_what_was_to_wake_it) {
     return ::poll(&poll_fd, 1, 0) == 1;
   };
   const auto wait = [&] { EXPECT_FALSE(engine.run_until([] { return false; }, Duration::milliseconds(1))); };
-  Connection near = pair.connect();
+  pair.server_options.keep_alive = {};  // nothing else wakes
+  Connection near = pair.connect({.keep_alive = {}});
   do {
     while (engine.run_once()) {
     }
