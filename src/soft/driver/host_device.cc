@@ -387,7 +387,7 @@ Instant HostDevice::look_before_sleep(Instant until) {
 void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool packets) {
   owner_.lock();
   begin_turn();
-  if (signalled) hub_->handle_events(turn_, true);
+  if (signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
   if (!packets) note_look();
   nic_.withdraw_sleep();
   release();

@@ -4,6 +4,7 @@
 //
 //   who copies:  claim(slot, key); copy; release(slot, key): both true, or the copy does not count
 //   the owner:   revoke(slot); while is_claimed(slot) somebody copies; cut(slot): that does not count any more
+//   who reads:   stands(slot, key); copy; still_stands(slot, key): both true, or the copy does not count; nobody waits
 //
 // Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and its load
 // each has a full fence. Where the owner's is a heavy one (fence.h), and the grant says so, it is for both. A slot
@@ -137,6 +138,11 @@ class BasicClaimer {
     if (changes == seen_) return false;
     seen_ = changes;
     return true;
+  }
+  // After a copy from there without a claim: nothing was taken back before its end.
+  bool still_stands(std::uint32_t slot, RKey rkey) {
+    memory_.fence();
+    return stands(slot, rkey);
   }
   bool stands(std::uint32_t slot, RKey rkey) const { return (memory_.load_grant(slot) & ~kHeavy) == rkey.value(); }
 

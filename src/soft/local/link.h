@@ -49,10 +49,16 @@ struct Link {
   }
   // What the peer granted under that key. Nothing, and it is asked for when it is time.
   const PeerRegion* granted(RKey rkey) {
-    RegionSource* const source = channel->regions;
-    if (source == nullptr || peer_leaves) return nullptr;
+    return reaches_regions() ? peer_regions->find(rkey, *channel->regions) : nullptr;
+  }
+  // Likewise, of a payload that the peer named. `first`: not in what follows of the same message.
+  const PeerRegion* granted_payload(RKey rkey, bool first) {
+    return reaches_regions() ? peer_regions->find_payload(rkey, first, *channel->regions) : nullptr;
+  }
+  bool reaches_regions() {
+    if (channel->regions == nullptr || peer_leaves) return false;
     if (peer_regions == nullptr) peer_regions = std::make_unique<PeerRegions>();
-    return peer_regions->find(rkey, *source);
+    return true;
   }
   void look_whether_peer_pulls() {
     if (!peer_pulls && channel->peer_memory != nullptr) peer_pulls = channel->peer_memory->is_granted();

@@ -59,7 +59,7 @@ class RegionSource {
 
 // One connection's. A key is asked for when it is named the second time; one that was refused, as the peer may not
 // have been ready, after some more, ever twice as many. The oldest of those that are not open is forgotten when there
-// are too many.
+// are too many. Keys of payload, which the peer chooses, get few of its grants and displace little.
 class PeerRegions {
  public:
   // What is known of it, or nothing. `source`: asked when it is time.
@@ -71,6 +71,18 @@ class PeerRegions {
     entry.state = State::Asked;
     source.ask(rkey);
     return nullptr;
+  }
+  const PeerRegion* find_payload(RKey rkey, bool first, RegionSource& source) {
+    Payload* known = nullptr;
+    for (Payload& payload : payloads_)
+      if (payload.rkey == rkey) known = &payload;
+    if (known == nullptr) return first ? note_payload(rkey) : nullptr;
+    const bool there = entries_[last_].region.rkey == rkey || is_known(rkey);
+    if (known->asked) return there ? find(rkey, source) : nullptr;
+    if (!first) return nullptr;
+    known->asked = true;
+    if (!there) find(rkey, source);  // seen
+    return find(rkey, source);
   }
   // `region` is open, or refused for now.
   void handle_answer(const PeerRegion& region, bool open) {
@@ -93,6 +105,8 @@ class PeerRegions {
       if (entry.state == State::Open) source.drop(rkey);
       entry = {};
     }
+    for (Payload& payload : payloads_)
+      if (payload.rkey == rkey) payload = {};
   }
   // Of open ones those that `stands` says no of.
   template <class F>
@@ -103,6 +117,12 @@ class PeerRegions {
   void clear() { *this = {}; }
 
  private:
+  static constexpr std::size_t kMostPayloads = 8;
+  // In which the peer's payload lies. One that was asked for stays.
+  struct Payload {
+    RKey rkey{};
+    bool asked = false;
+  };
   enum class State : std::uint8_t { Free, Seen, Asked, Refused, Open };
   static constexpr std::uint32_t kMostPatience = 1u << 20;
   struct Entry {
@@ -112,13 +132,27 @@ class PeerRegions {
     std::uint32_t patience = 16;  // `left` when it is refused
   };
 
-  // False: it was not known, and is from now on if there is room.
-  bool look_up(RKey rkey) {
+  const PeerRegion* note_payload(RKey rkey) {
+    for (std::size_t tries = 0; tries < kMostPayloads; ++tries) {
+      Payload& payload = payloads_[next_payload_];
+      next_payload_ = (next_payload_ + 1) % kMostPayloads;
+      if (payload.asked) continue;
+      payload.rkey = rkey;
+      break;
+    }
+    return nullptr;
+  }
+  bool is_known(RKey rkey) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (entries_[i].state == State::Free || entries_[i].region.rkey != rkey) continue;
       last_ = i;
       return true;
     }
+    return false;
+  }
+  // False: it was not known, and is from now on if there is room.
+  bool look_up(RKey rkey) {
+    if (is_known(rkey)) return true;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       Entry& entry = entries_[next_];
       const std::size_t at = next_;
@@ -136,6 +170,8 @@ class PeerRegions {
   std::array<Entry, 2 * kMostGrants> entries_{};
   std::size_t last_ = 0;  // found last: mostly named again
   std::size_t next_ = 0;  // to be replaced
+  std::array<Payload, kMostPayloads> payloads_{};
+  std::size_t next_payload_ = 0;
 };
 
 }  // namespace verbena::local

@@ -163,20 +163,51 @@ TEST_F(MappedSource, in_several_pieces_is_copied_by_the_kernel) {
   EXPECT_EQ(pair.of_a.bytes, pulled + 4000);
 }
 
-TEST(LocalPull, memory_that_peers_may_not_read_is_never_asked_for) {
-  Given given = pulling();
-  given.direct = true;
-  given.file = 0;
-  given.memory_access = Access::LocalWrite | Access::RemoteWrite;
-  Pair pair(given);
-  pair.run();
-  for (int i = 0; i < 4; ++i) {
-    pair.b.receive(7, 0, 4000);
-    pair.a.send(1, 0, 4000);
+TEST(LocalPull, memory_that_the_peer_may_not_read_is_never_asked_for) {
+  for (const int why : {0, 1, 2}) {
+    Given given = pulling();
+    given.direct = true;
+    given.file = 0;
+    if (why == 0) given.memory_access = Access::LocalWrite | Access::RemoteWrite;
+    if (why == 1) given.qp_access = Access::RemoteWrite;
+    if (why == 2) given.max_dest_rd_atomic = 0;
+    Pair pair(given);
     pair.run();
+    for (int i = 0; i < 4; ++i) {
+      pair.b.receive(7, 0, 4000);
+      pair.a.send(1, 0, 4000);
+      pair.run();
+    }
+    EXPECT_TRUE(pair.regions_of_a.asked.empty()) << why;
+    EXPECT_EQ(pair.of_a.bytes, 16'000u);
   }
+}
+
+TEST_F(MappedSource, is_not_asked_for_by_one_long_message) {
+  pair.run();
+  send(kLarge, kLarge);
   EXPECT_TRUE(pair.regions_of_a.asked.empty());
-  EXPECT_EQ(pair.of_a.bytes, 16'000u);
+  send(kLarge, kLarge);
+  EXPECT_EQ(pair.regions_of_a.asked.size(), 1u);
+}
+
+// However many regions the peer sends from, most of its grants are left to what this side asks for by itself.
+TEST_F(MappedSource, takes_few_of_the_grants_there_are) {
+  pair.run();
+  for (int i = 0; i < 40; ++i) {
+    const auto region =
+        *pair.a.memory.register_region({}, pair.a.data() + 4096 * i, 4096, 1 << 20, Access::All, 0);
+    const ScatterGather local{region.iova, 4096, region.lkey};
+    for (int twice = 0; twice < 2; ++twice) {
+      SendRequest request;
+      request.local = {&local, 1};
+      pair.b.receive(7, 0, 4096);
+      pair.a.post(request);
+      pair.run();
+    }
+  }
+  EXPECT_EQ(pair.regions_of_a.asked.size(), 8u);
+  EXPECT_EQ(pair.of_a.bytes, 80u * 4096);
 }
 
 TEST(LocalPull, q006_r078_pieces_here_and_there_and_more_of_them_than_a_record_names) {

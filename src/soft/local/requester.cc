@@ -160,9 +160,11 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
   return true;
 }
 
-// The one region of a payload that the peer may map, and copies quicker then; or none.
+// The one region of a payload that the peer may map and READ, and copies quicker then; or none.
 RKey Requester::region_to_map(std::span<const ScatterGather> sges) const {
-  const core::MemoryRegion* const region = sges.size() == 1 ? link_.memory.region(sges[0].lkey) : nullptr;
+  const QueuePairAttributes& a = link_.qp.attributes();
+  if (sges.size() != 1 || !includes(a.access, Access::RemoteRead) || a.max_dest_rd_atomic == 0) return {};
+  const core::MemoryRegion* const region = link_.memory.region(sges[0].lkey);
   const bool may = region != nullptr && region->file >= 0 && includes(region->access, Access::RemoteRead);
   return may ? region->rkey : RKey{};
 }

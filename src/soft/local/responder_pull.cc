@@ -20,22 +20,19 @@ Pulled Responder::fetch(std::span<const Piece> from, std::span<const core::Piece
 }
 
 // Memory of the peer's that is mapped here, without the kernel. It counts if the grant stands when it is done.
-// Otherwise the kernel copies it again, or says what is in the way.
+// Otherwise the kernel copies it again, or says what is in the way. There is no claim: the owner waits for no reader.
 bool Responder::copy_granted(const Piece& from, std::span<const core::Piece> to) {
   const RKey rkey{from.within};
-  const PeerRegion* const region = link_.granted(rkey);
+  const PeerRegion* const region = link_.granted_payload(rkey, received_ == 0);
   const std::byte* at = region != nullptr ? region->mapped(from.address, from.bytes) : nullptr;
   if (at == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
-  const std::uint32_t slot = region->slot;
-  bool copied = claimer.claim(slot, rkey);
-  if (copied) {
-    for (const core::Piece& piece : to) {
-      copied = copied && core::dma_write(const_cast<std::byte*>(piece.data), {at, piece.size}, false);
-      at += piece.size;
-    }
-    copied = claimer.release(slot, rkey) && copied;
+  bool copied = claimer.stands(region->slot, rkey);
+  for (const core::Piece& piece : to) {
+    copied = copied && core::dma_write(const_cast<std::byte*>(piece.data), {at, piece.size}, false);
+    at += piece.size;
   }
+  copied = copied && claimer.still_stands(region->slot, rkey);
   if (!copied) link_.peer_regions->drop(rkey, *link_.channel->regions);
   return copied;
 }

@@ -56,6 +56,8 @@ class Hub final : public Paths {
   // Takes what came: asks, answers, hang-ups. True when there was anything. All signals are taken by who woke up from a
   // sleep on fd(), or while nobody sleeps there: others would take them from who does. Those of quiet rings always are.
   bool handle_events(Instant now, bool take_signals);
+  // handle_events() has something to do that fd() does not show.
+  bool has_chores() const { return deaf_ || !in_vain_.empty(); }
   bool any_undecided() const { return undecided_ != 0; }
   // A queue pair whose peer has gone is told at the next call; look first for what the peer sent by the network before.
   bool any_hung_up() const { return !hung_up_.empty(); }
