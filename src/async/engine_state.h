@@ -177,7 +177,7 @@ class EngineState {
     bool& held_;
     const bool before_;
   };
-  // Somebody waits for fd(), outside of this library, and was woken since.
+  // Whether somebody outside of this library waits for fd(), or was woken there and has not run the engine since.
   enum class Outside { Elsewhere, Waits, Woken };
   // Inside a loop that waits for fd(): what this run began to look for, and did not find, is that loop's again; and so
   // is the wake-up that was on its way there.

@@ -72,6 +72,7 @@ class PeerRegions {
     source.ask(rkey);
     return nullptr;
   }
+  // Likewise, of a payload that the peer named; `first`: in a message it had not been named in.
   const PeerRegion* find_payload(RKey rkey, bool first, RegionSource& source) {
     Payload* known = nullptr;
     for (Payload& payload : payloads_)
