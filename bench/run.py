@@ -16,7 +16,8 @@ OPTIONS are the same on both sides, each "--key value"; an unknown key is an err
   --op send|write|read   the operation measured
   --test latency|bandwidth
   --size BYTES           bytes per message
-  --iterations N         round trips (latency) or messages (bandwidth); the first tenth is warm-up and left out
+  --iterations N         round trips (latency) or messages (bandwidth); the first tenth, of messages DEPTH at least, is
+                         warm-up and left out
   --depth N              messages outstanding at a time (bandwidth)
   --mtu BYTES            payload of a full packet: 1024 or 4096
   --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
@@ -41,8 +42,8 @@ sees that byte in its memory and writes SIZE bytes back; the client sees the byt
 is timed by itself with CLOCK_MONOTONIC.
 
 What bandwidth is. DEPTH messages are kept outstanding, each posted from (READ: to) a registered buffer of the client
-and written to (READ: read from) one of the server; the time runs from the first post after the warm-up to the last
-completion.
+and written to (READ: read from) one of the server; the time runs from the completion of the warm-up's last to that of
+the last of all.
 """
 import argparse
 import fnmatch

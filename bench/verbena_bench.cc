@@ -250,12 +250,12 @@ class End {
   }
 
   void measure_bandwidth() {
-    const std::uint64_t warm_up = options_.iterations / 10, total = options_.iterations;
+    const std::uint64_t total = options_.iterations;
+    const std::uint64_t warm_up = std::max(total / 10, std::min<std::uint64_t>(options_.depth, total - 1));
     std::vector<std::unique_ptr<Operation>> operations;
     std::uint64_t started = 0, finished = 0;
     Instant begin = engine_.now();
     const auto next = [&](Operation& op) {
-      if (started == warm_up) begin = engine_.now();
       if (started++ >= total) return;
       if (reads_)
         connection_->read(op, source_.local(), remote_);
@@ -268,7 +268,7 @@ class End {
       operations.push_back(std::make_unique<Operation>());
       operations.back()->on_done([&](Operation& op) {
         if (!op.result()) return;
-        ++finished;
+        if (++finished == warm_up) begin = engine_.now();
         next(op);
       });
       next(*operations.back());

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/core/dma.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -39,6 +43,7 @@ __attribute__((no_sanitize("thread"))) void copy_out(std::byte* to, const std::b
   const volatile std::byte* each = from;  // no call of memcpy, which is seen
   for (std::size_t i = 0; i < n; ++i) to[i] = each[i];
 }
+void copy_past(std::byte* to, const std::byte* from, std::size_t n) { copy_in(to, from, n); }
 #else
 void copy(std::byte* to, const std::byte* from, std::size_t n) {
   if (n == 8)
@@ -48,6 +53,28 @@ void copy(std::byte* to, const std::byte* from, std::size_t n) {
 }
 void copy_in(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
 void copy_out(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
+
+// By stores that do not read the line they fill. They are in no order but before the fence, which orders them for
+// whoever sees what is stored later.
+void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
+#ifdef __SSE2__
+  constexpr std::size_t kLine = 64;
+  const std::size_t front = std::min(n, -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1));
+  std::memcpy(to, from, front);
+  for (to += front, from += front, n -= front; n >= kLine; to += kLine, from += kLine, n -= kLine) {
+    const auto* const in = reinterpret_cast<const __m128i*>(from);
+    auto* const out = reinterpret_cast<__m128i*>(to);
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();
+#endif
+  std::memcpy(to, from, n);
+}
 #endif
 
 void store(std::byte* to, std::span<const std::byte> from, bool publish) {
@@ -88,6 +115,16 @@ void store(std::byte* to, std::span<const Piece> from, bool publish) {
 
 bool dma_write(std::byte* to, std::span<const Piece> from, bool publish) {
   return fault_guard::run([=] { store(to, from, publish); });
+}
+
+bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
+  return fault_guard::run([to, from]() mutable {
+    shared_order::release();
+    for (const Piece& piece : from) {
+      copy_past(to, piece.data, piece.size);
+      to += piece.size;
+    }
+  });
 }
 
 void dma_write_unguarded(std::byte* to, std::span<const Piece> from, bool publish) { store(to, from, publish); }

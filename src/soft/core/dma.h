@@ -29,7 +29,10 @@ struct Piece {
 
 // The same of several pieces, one after the other; the word that ends a message may be made up of several.
 [[nodiscard]] bool dma_write(std::byte* to, std::span<const Piece> from, bool publish);
-// The same for who is under a fault guard.
+// Of a message so long that it would not stay in the cache, all but the end: past it, which is quicker, as no line is
+// read before it is overwritten. In no order, but before whatever is stored after.
+[[nodiscard]] bool dma_write_past_cache(std::byte* to, std::span<const Piece> from);
+// Like dma_write(), for who is under a fault guard.
 void dma_write_unguarded(std::byte* to, std::span<const Piece> from, bool publish);
 
 // Application memory into a private copy; the memory may be changing meanwhile.

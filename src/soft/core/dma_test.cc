@@ -36,6 +36,21 @@ TEST(Dma, writes_exactly_the_range_at_every_alignment_and_length) {
       }
 }
 
+TEST(Dma, past_the_cache_too_exactly_the_range_is_written_and_all_of_it) {
+  alignas(64) std::array<std::byte, 1024> memory;
+  for (const std::size_t offset : {64u, 65u, 71u, 127u})
+    for (std::size_t n = 0; n <= 400; n += n < 140 ? 1 : 13) {
+      memory.fill(std::byte{0xee});
+      const auto bytes = pattern(n, 5);
+      const std::size_t cut = n / 3;
+      const std::array<Piece, 2> pieces{{{bytes.data(), cut}, {bytes.data() + cut, n - cut}}};
+      EXPECT_TRUE(dma_write_past_cache(memory.data() + offset, pieces));
+      for (std::size_t i = 0; i < memory.size(); ++i)
+        ASSERT_EQ(memory[i], i >= offset && i - offset < n ? bytes[i - offset] : std::byte{0xee})
+            << offset << " " << n << " " << i;
+    }
+}
+
 TEST(Dma, reads_exactly_the_range) {
   const auto bytes = pattern(100, 3);
   std::vector<std::byte> copy(102, std::byte{0xee});

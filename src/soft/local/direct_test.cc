@@ -60,6 +60,29 @@ TEST(LocalDirect,
   EXPECT_EQ(pair.b.counters.served_writes, before);
 }
 
+TEST(LocalDirect, what_is_too_long_for_the_cache_arrives_whole_too) {
+  constexpr std::size_t kLength = (16u << 20) + 12'345;
+  Given given = direct();
+  given.memory_bytes = kLength + kRegion;
+  Pair pair(given);
+  for (const std::uint64_t id : {90u, 91u}) {
+    pair.a.fetch_or_write(Op::RdmaWrite, id, kRegion - 8, 8, pair.b, kRegion - 8);
+    pair.run();
+  }
+  ASSERT_TRUE(pair.regions_of_b.answer(pair.a, pair.b));
+  ASSERT_EQ(pair.a.sent().size(), 2u);
+  const Bytes bytes = pattern(kLength, 1);
+  pair.a.put(3, bytes);
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 3, kLength, pair.b, 5);
+  while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+  EXPECT_TRUE(pair.b.holds(5, bytes));
+  pair.a.fetch_or_write(Op::RdmaRead, 2, 4096, kLength, pair.b, 5);
+  while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+  EXPECT_TRUE(pair.a.holds(4096, bytes));
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+  EXPECT_GE(pair.a.counters.direct_bytes, 2 * kLength);
+}
+
 TEST(LocalDirect, the_next_request_by_the_ring_has_the_number_that_the_peer_expects) {
   Pair pair(direct());
   open_region(pair);

@@ -48,7 +48,7 @@ class Requester {
   std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);
   bool update_word(const core::SendWqe& wqe, const PeerRegion& region);
   bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
-  static bool load(const core::PieceList& pieces, const std::byte* there);
+  static bool load(const core::PieceList& pieces, const std::byte* there, bool past_cache);
   bool fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
   bool lose(const PeerRegion& region);
   void begin_again();

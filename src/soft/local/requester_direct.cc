@@ -13,8 +13,8 @@ using core::SendWqe;
 namespace {
 
 // A turn copies no more at once: others want the device, and the peer its memory. Within the second-level cache,
-// where memcpy() is quicker than beyond it.
-constexpr std::uint32_t kMaxDirectBytes = 1 << 18;
+// where memcpy() is quicker than beyond it; and what else a turn does is little beside it.
+constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
 // Of a WRITE that is carried out before it is posted: who posts holds the device as long.
 constexpr std::uint64_t kMostBytesNow = 4096;
@@ -22,6 +22,10 @@ constexpr std::uint64_t kMostBytesNow = 4096;
 // before them.
 constexpr std::uint32_t kMostDetours = 64;
 constexpr std::uint32_t kWorthWaiting = 4096;
+
+// Longer ones are stored past the cache, all but their last turn: half of a third-level cache is taken by where they
+// come from.
+constexpr std::uint32_t kMostCached = 16 << 20;
 
 // Addresses that are aligned may stand for memory that is not.
 bool is_word(const PeerRegion& region, std::uint64_t address) {
@@ -80,9 +84,15 @@ bool Requester::copy_part(const SendWqe& wqe, const PeerRegion& region, std::uin
   if (!claimer.claim(region.slot, region.rkey)) return lose(region);
   const std::uint64_t at = wqe.remote_address - region.iova + state_.written;
   const bool last = state_.written + bytes == wqe.length;
-  const bool copied = region.base == nullptr ? fetch(pieces, region.address + at, bytes)
-                      : writes               ? core::dma_write(region.base + at, pieces.span(), last)
-                                             : load(pieces, region.base + at);
+  const bool past_cache = wqe.length > kMostCached && !last;
+  bool copied = false;
+  if (region.base == nullptr)
+    copied = fetch(pieces, region.address + at, bytes);
+  else if (writes)
+    copied = past_cache ? core::dma_write_past_cache(region.base + at, pieces.span())
+                        : core::dma_write(region.base + at, pieces.span(), last);
+  else
+    copied = load(pieces, region.base + at, past_cache);
   // What cannot be copied, the peer's memory or ours, is found out by whom it concerns through the ring.
   return claimer.release(region.slot, region.rkey) && copied ? true : lose(region);
 }
@@ -165,9 +175,12 @@ void Requester::begin_again() {
   state_.began = state_.direct = false;
 }
 
-bool Requester::load(const core::PieceList& pieces, const std::byte* there) {
+bool Requester::load(const core::PieceList& pieces, const std::byte* there, bool past_cache) {
   for (const core::Piece& piece : pieces.span()) {
-    if (!core::dma_write(const_cast<std::byte*>(piece.data), {there, piece.size}, false)) return false;
+    auto* const to = const_cast<std::byte*>(piece.data);
+    const core::Piece from{there, piece.size};
+    if (!(past_cache ? core::dma_write_past_cache(to, {&from, 1}) : core::dma_write(to, {&from, 1}, false)))
+      return false;
     there += piece.size;
   }
   return true;
