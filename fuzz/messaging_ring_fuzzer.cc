@@ -125,7 +125,7 @@ class Run {
     const auto place = writer_.try_reserve(bytes);
     if (!place) return;
     VERBENA_ASSERT(writer_.payload(*place).size() == bytes);
-    const WriteList list = writer_.commit(*place);
+    const WriteList& list = writer_.commit(*place);
     for (const RemoteWrite& one : list.view()) {
       inside(one.offset, one.zero_bytes + std::uint64_t{one.bytes});
       if (one.source == RemoteWrite::Source::Image) inside(one.image_offset, one.bytes);

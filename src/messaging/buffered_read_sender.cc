@@ -73,7 +73,7 @@ SendStatus BufferedReadSender::add(const Outgoing& message) {
   if (!place) return is_open() ? SendStatus::NoCredit : SendStatus::Closed;
   if (message.size != 0) std::memcpy(writer_->payload(*place).data(), message.data, message.size);
   // The image is the ring itself: what is left to write is a word that is not in it.
-  const ring::WriteList writes = writer_->commit(*place);
+  const ring::WriteList& writes = writer_->commit(*place);
   for (const ring::RemoteWrite& write : writes.view())
     if (write.source == ring::RemoteWrite::Source::Word)
       std::memcpy(ring_.region.data() + write.offset, &write.word, ring::kWordBytes);

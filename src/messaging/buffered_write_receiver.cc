@@ -12,18 +12,18 @@ namespace verbena::messaging {
 struct BufferedWriteReceiver::Peer final : ReceiverPeer {
   using ReceiverPeer::ReceiverPeer;
 
-  // The next message, which stays the next one until it is taken.
-  const ring::View* next() {
-    if (peeked) return &*peeked;
-    if (!reader) return nullptr;
-    if (reader->geometry().commit != ring::Commit::Immediate) {
-      peeked = reader->poll();
-    } else if (ready_count != 0) {
-      peeked = ready[first_ready];
-      first_ready = (first_ready + 1) % ready.size();
-      --ready_count;
-    }
-    return peeked ? &*peeked : nullptr;
+  std::optional<ring::View> take_next() { return peeked ? std::exchange(peeked, std::nullopt) : find_next(); }
+  // What is found stays the next one until it is taken.
+  bool has_next() {
+    if (!peeked) peeked = find_next();
+    return peeked.has_value();
+  }
+  std::optional<ring::View> find_next() {
+    if (!reader) return std::nullopt;
+    if (reader->geometry().commit != ring::Commit::Immediate) return reader->poll();
+    if (ready_count == 0) return std::nullopt;
+    --ready_count;
+    return ready[std::exchange(first_ready, (first_ready + 1) % ready.size())];
   }
   std::uint64_t memory_bytes() const override { return memory.region.size(); }
   std::byte* line(std::uint64_t which) const {
@@ -105,15 +105,14 @@ Result<void> BufferedWriteReceiver::handle_received(ReceiverPeer& base, const Co
 }
 
 bool BufferedWriteReceiver::poll_one(Peer& peer, Message& out) {
-  const ring::View* const view = peer.next();
-  if (view == nullptr) {
-    if (peer.reader && peer.reader->fault() != ring::Fault::None && !peer.is_cut_off())
-      fail(peer, Error(ErrorCode::ProtocolError, std::string(to_string(peer.reader->fault()))));
-    return false;
+  const std::optional<ring::View> view = peer.take_next();
+  if (view) {
+    out = peer.hand_out({peer.memory.region.data() + view->offset, view->bytes}, view->position);
+    return true;
   }
-  out = peer.hand_out({peer.memory.region.data() + view->offset, view->bytes}, view->position);
-  peer.peeked.reset();
-  return true;
+  if (peer.reader && peer.reader->fault() != ring::Fault::None && !peer.is_cut_off())
+    fail(peer, Error(ErrorCode::ProtocolError, std::string(to_string(peer.reader->fault()))));
+  return false;
 }
 
 std::size_t BufferedWriteReceiver::poll(std::span<Message> out) {
@@ -145,7 +144,7 @@ void BufferedWriteReceiver::tell_head(Peer& peer) {
 }
 
 bool BufferedWriteReceiver::is_empty(const ReceiverPeer& base) const {
-  return const_cast<Peer&>(static_cast<const Peer&>(base)).next() == nullptr;
+  return !const_cast<Peer&>(static_cast<const Peer&>(base)).has_next();
 }
 
 }  // namespace verbena::messaging

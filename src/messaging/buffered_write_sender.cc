@@ -168,7 +168,7 @@ SendStatus BufferedWriteSender::add(const Outgoing& message) {
   if (!place) return no_room();
   if (!message.lent && message.size != 0)
     std::memcpy(writer_->payload(*place).data(), message.data, message.size);
-  const ring::WriteList writes = writer_->commit(*place);
+  const ring::WriteList& writes = writer_->commit(*place);
   for (const ring::RemoteWrite& write : writes.view()) add(write, message, *place);
   return SendStatus::Ok;
 }
@@ -187,16 +187,13 @@ SendResult BufferedWriteSender::put_one(const Outgoing& message) {
   const auto place = writer_->try_reserve(message.size);
   if (!place) return {no_room(), 0, 0};
   if (message.size != 0) std::memcpy(writer_->payload(*place).data(), message.data, message.size);
-  const ring::WriteList writes = writer_->commit(*place);
+  const ring::WriteList& writes = writer_->commit(*place);
   std::span<const ring::RemoteWrite> left = writes.view();
   while (!left.empty() && write_through(left.front())) left = left.subspan(1);
-  std::optional<ring::RemoteWrite> tail;
-  if (left.empty()) {
-    tail = writer_->publish();
-    if (!tail || write_through(*tail)) {
-      set_freed(sent() + 1);
-      return {SendStatus::Ok, 1, 0};
-    }
+  const auto tail = left.empty() ? writer_->publish() : std::nullopt;
+  if (left.empty() && (!tail || write_through(*tail))) {
+    set_freed(sent() + 1);
+    return {SendStatus::Ok, 1, 0};
   }
   begin_batch();
   for (const ring::RemoteWrite& write : left) add(write, message, *place);

@@ -63,8 +63,8 @@ void Receiver::on_peer_end(std::function<void(PeerId, const Result<void>&)> f) {
 }
 
 std::optional<Message> Receiver::try_receive() {
-  Message message;
-  if (end_->receive({&message, 1}) == 0) return std::nullopt;
+  std::optional<Message> message(std::in_place);
+  if (end_->receive({&*message, 1}) == 0) message.reset();
   return message;
 }
 std::size_t Receiver::try_receive(std::span<Message> out) { return end_->receive(out); }

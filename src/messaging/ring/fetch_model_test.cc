@@ -193,7 +193,7 @@ class Explorer : StateSpace<State, Outcome> {
   }
   void finish(State& state) {
     store_payload(state, words_[state.sent] / 2, words_[state.sent]);
-    const WriteList list = state.writer.commit(*state.place);
+    const WriteList& list = state.writer.commit(*state.place);
     for (const RemoteWrite& write : list.view())
       if (write.source == RemoteWrite::Source::Word) state.ring[write.offset / 8] = write.word;
     const std::uint64_t at = geometry_.word_offset(state.place->position) / 8;

@@ -178,7 +178,7 @@ class Explorer : StateSpace<State, Outcome> {
       std::memcpy(state.writer.payload(*place).data() + 8 * i, &word, 8);
     }
     const std::uint64_t before = state.writer.position();
-    const WriteList list = state.writer.commit(*place);
+    const WriteList& list = state.writer.commit(*place);
     if (place->position != before) ++outcome_.wraps;
     std::vector<RemoteWrite> writes(list.view().begin(), list.view().end());
     if (scenario_.faults.skip_first) std::reverse(writes.begin(), writes.end());

@@ -32,7 +32,10 @@ template <class Memory>
 class BasicReader {
  public:
   BasicReader(const Geometry& geometry, Memory memory)
-      : geometry_(geometry), memory_(std::move(memory)), table_(geometry.capacity, geometry.unit) {
+      : geometry_(geometry),
+        max_payload_bytes_(geometry.max_payload_bytes()),
+        memory_(std::move(memory)),
+        table_(geometry.capacity, geometry.unit) {
     VERBENA_ASSERT(geometry.is_valid());
   }
 
@@ -51,7 +54,7 @@ class BasicReader {
   // The next message, by the immediate of a completion. Nothing: a fault.
   std::optional<View> handle_immediate(std::uint32_t immediate) {
     if (fault_ != Fault::None) return std::nullopt;
-    if (immediate > geometry_.max_payload_bytes()) return fail(Fault::Length);
+    if (immediate > max_payload_bytes_) return fail(Fault::Length);
     const std::uint64_t frame = geometry_.frame_bytes(immediate);
     const std::uint64_t passed = geometry_.skip_before(position(), frame);
     if (passed + frame > free()) return fail(Fault::Overrun);
@@ -126,7 +129,7 @@ class BasicReader {
   std::optional<View> accept(std::uint64_t word) {
     const auto payload_bytes = static_cast<std::uint32_t>(word);
     if (word != message_word(payload_bytes)) return fail(Fault::Mark);
-    if (payload_bytes > geometry_.max_payload_bytes()) return fail(Fault::Length);
+    if (payload_bytes > max_payload_bytes_) return fail(Fault::Length);
     const std::uint64_t frame = geometry_.frame_bytes(payload_bytes);
     const std::uint64_t with_guard = frame + geometry_.guard_bytes();
     if (with_guard > geometry_.room_at(position())) return fail(Fault::Length);
@@ -145,6 +148,7 @@ class BasicReader {
   }
 
   Geometry geometry_;
+  std::uint32_t max_payload_bytes_;  // asked for with each message
   Memory memory_;
   ReleaseTable table_;
   std::uint64_t available_ = 0;  // the peer's tail, as last seen

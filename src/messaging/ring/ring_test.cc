@@ -25,7 +25,7 @@ struct Pair {
     const auto place = writer.try_reserve(static_cast<std::uint32_t>(text.size()));
     if (!place) return false;
     if (!text.empty()) std::memcpy(writer.payload(*place).data(), text.data(), text.size());
-    const WriteList list = writer.commit(*place);
+    const WriteList& list = writer.commit(*place);
     for (const RemoteWrite& write : list.view()) carry_out(write);
     if (const auto tail_write = writer.publish()) carry_out(*tail_write);
     return true;
@@ -117,7 +117,7 @@ std::size_t send_joined(Pair& pair, const std::vector<std::string>& texts) {
     const auto place = pair.writer.try_reserve(static_cast<std::uint32_t>(text.size()));
     if (!place) return all.size();  // the caller misses it
     std::memcpy(pair.writer.payload(*place).data(), text.data(), text.size());
-    const WriteList list = pair.writer.commit(*place);
+    const WriteList& list = pair.writer.commit(*place);
     for (const RemoteWrite& write : list.view())
       if (all.empty() || !join(all.back(), write)) all.push_back(write);
   }
@@ -200,7 +200,7 @@ TEST(Ring, one_write_carries_a_message_and_a_second_only_its_skip_or_the_tail) {
   for (int i = 0; i < 100; ++i) {
     const auto place = pair.writer.try_reserve(200);
     ASSERT_TRUE(place);
-    const WriteList list = pair.writer.commit(*place);
+    const WriteList& list = pair.writer.commit(*place);
     EXPECT_EQ(pair.writer.publish(), std::nullopt);
     for (const RemoteWrite& write : list.view()) pair.carry_out(write);
     skipped |= list.count == 2;

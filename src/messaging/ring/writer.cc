@@ -42,25 +42,34 @@ Writer::Writer(const Geometry& geometry, std::span<std::byte> image)
   VERBENA_ASSERT(geometry.is_valid() && image.size() >= geometry.memory_bytes());
 }
 
+// The one result is filled in where the caller will have it, as in WriteList::add().
 std::optional<Reservation> Writer::try_reserve(std::uint32_t payload_bytes) const {
   VERBENA_ASSERT(payload_bytes <= max_payload_bytes_);
-  if (fault_ != Fault::None || too_many()) return std::nullopt;
+  std::optional<Reservation> place;
+  if (fault_ != Fault::None || too_many()) return place;
   const std::uint64_t frame = geometry_.frame_bytes(payload_bytes);
   const std::uint64_t skip = geometry_.skip_before(position_, frame);
-  if (skip + frame + geometry_.guard_bytes() > geometry_.capacity - (position_ - head_)) return std::nullopt;
-  const std::uint64_t position = position_ + skip;
-  return Reservation{position, skip, frame, geometry_.payload_offset(position, payload_bytes), payload_bytes};
+  if (skip + frame + geometry_.guard_bytes() > geometry_.capacity - (position_ - head_)) return place;
+  place.emplace();
+  place->position = position_ + skip;
+  place->skip = skip;
+  place->frame = frame;
+  place->payload_offset = geometry_.payload_offset(place->position, payload_bytes);
+  place->payload_bytes = payload_bytes;
+  return place;
 }
 
 std::span<std::byte> Writer::payload(const Reservation& reservation) const {
   return image_.subspan(reservation.payload_offset, reservation.payload_bytes);
 }
 
-WriteList Writer::commit(const Reservation& reservation) {
+const WriteList& Writer::commit(const Reservation& reservation) {
   const std::uint64_t frame = reservation.frame;
   VERBENA_ASSERT(reservation.position == position_ + reservation.skip && !too_many());
   const std::uint64_t at = geometry_.frame_offset(reservation.position, frame);
-  RemoteWrite write{.offset = at, .image_offset = at};
+  writes_.clear();
+  RemoteWrite& write = writes_.add();
+  write.offset = write.image_offset = at;
   switch (geometry_.commit) {
     case Commit::Immediate:
       write.bytes = reservation.payload_bytes;
@@ -78,25 +87,22 @@ WriteList Writer::commit(const Reservation& reservation) {
       write.bytes = static_cast<std::uint32_t>(frame);
       break;
   }
-  WriteList list;
-  list.add(write);
-  if (reservation.skip != 0 && geometry_.commit != Commit::Immediate) add_skip(list);
+  if (reservation.skip != 0 && geometry_.commit != Commit::Immediate) add_skip();
   position_ = reservation.position + frame;
   count_message();
-  return list;
+  return writes_;
 }
 
 // The reader goes on behind the end once it sees the skip: with nothing published later, the frame is there by then.
-void Writer::add_skip(WriteList& list) const {
-  list.add({.source = RemoteWrite::Source::Word,
-            .offset = geometry_.word_offset(position_),
-            .bytes = kWordBytes,
-            .word = skip_word()});
-  if (geometry_.commit == Commit::Offset) std::swap(list.writes[0], list.writes[1]);
+void Writer::add_skip() {
+  writes_.add() = {.source = RemoteWrite::Source::Word,
+                   .offset = geometry_.word_offset(position_),
+                   .bytes = kWordBytes,
+                   .word = skip_word()};
+  if (geometry_.commit == Commit::Offset) std::swap(writes_.writes[0], writes_.writes[1]);
 }
 
-std::optional<RemoteWrite> Writer::publish() {
-  if (geometry_.commit != Commit::Offset || published_ == position_) return std::nullopt;
+RemoteWrite Writer::publish_tail() {
   published_ = position_;
   return RemoteWrite{.source = RemoteWrite::Source::Word,
                      .target = RemoteWrite::Target::Tail,

@@ -51,7 +51,9 @@ struct WriteList {
 
   std::span<const RemoteWrite> view() const& { return {writes.data(), count}; }
   void view() const&& = delete;
-  void add(const RemoteWrite& write) { writes[count++] = write; }
+  void clear() { count = 0; }
+  // To be filled in where it stands: a copy would wait for what was just stored.
+  RemoteWrite& add() { return writes[count++] = RemoteWrite{}; }
 };
 
 // One thread at a time. The image, of memory_bytes() even where the peer's memory is mapped twice, outlives
@@ -64,11 +66,14 @@ class Writer {
   // not there. The message has at most max_payload_bytes().
   std::optional<Reservation> try_reserve(std::uint32_t payload_bytes) const;
   std::span<std::byte> payload(const Reservation& reservation) const;
-  // The last reservation, whose payload is in the image by now.
-  WriteList commit(const Reservation& reservation);
+  // The last reservation, whose payload is in the image by now. What is to be written stands until the next one.
+  const WriteList& commit(const Reservation& reservation);
   // With Commit::Offset, behind all WRITEs of the messages it makes visible; otherwise, and with nothing new,
   // none.
-  std::optional<RemoteWrite> publish();
+  std::optional<RemoteWrite> publish() {
+    if (geometry_.commit != Commit::Offset || published_ == position_) return std::nullopt;
+    return publish_tail();
+  }
 
   // The reader's head, as it came from the peer.
   Fault handle_head(std::uint64_t head);
@@ -85,7 +90,8 @@ class Writer {
   void put(std::uint64_t offset, std::uint64_t word);
   bool too_many() const { return !ends_.empty() && messages_ == ends_.size(); }
   void count_message();
-  void add_skip(WriteList& list) const;
+  void add_skip();
+  RemoteWrite publish_tail();
 
   Geometry geometry_;
   std::uint32_t max_payload_bytes_;
@@ -93,6 +99,7 @@ class Writer {
   std::uint64_t position_ = 0;   // where the next frame begins, or the skip before it
   std::uint64_t head_ = 0;       // the reader's, as last told
   std::uint64_t published_ = 0;  // the tail that was written last
+  WriteList writes_;             // of the last commit
   Fault fault_ = Fault::None;
   // With a limit of messages: where those on their way end, oldest first from oldest_ on, in a circle.
   std::vector<std::uint64_t> ends_;

@@ -243,7 +243,7 @@ void HostDevice::release() {
 // Whoever posts or lets go of the device makes sure that a doorbell rung in between is heard: either it sees
 // the bell here, or the ringer finds the device free. Where others ring faster than it answers, it leaves them to
 // whoever sleeps, having its own to do; and its turns are whole ones, as the device has more to look after than bells.
-bool HostDevice::drive_while_rung() {
+bool HostDevice::answer_bells() {
   constexpr int kMostTurns = 4;
   bool any = false;
   for (int turns = 0; nic_.doorbell_rang(); ++turns) {

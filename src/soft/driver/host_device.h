@@ -138,7 +138,8 @@ class HostDevice final : private DatagramSink {
   }
   void step_aside();
   void release();  // gives the device up, and looks again for doorbells rung meanwhile
-  bool drive_while_rung();
+  bool drive_while_rung() { return nic_.doorbell_rang() && answer_bells(); }
+  bool answer_bells();
   void wake_sleeper_for(Instant deadline);
   void serve();
   // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.

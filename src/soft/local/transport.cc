@@ -16,15 +16,6 @@ Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTabl
       completer_(link_, send_),
       responder_(link_, answers_) {}
 
-bool Transport::sends() const {
-  const QueuePairState state = link_.qp.state();
-  return state == QueuePairState::Rts || state == QueuePairState::Sqd;
-}
-
-bool Transport::reads() const {
-  return attached() && !broken_ && !link_.peer_gone && (sends() || link_.qp.state() == QueuePairState::Rtr);
-}
-
 // In ERR: why.
 bool Transport::writes() const {
   return reads() || (attached() && !broken_ && !link_.peer_gone && link_.qp.state() == QueuePairState::Error);

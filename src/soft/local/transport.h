@@ -83,9 +83,14 @@ class Transport final : private core::RequestRecall {
 
  private:
   void recall() override;
-  bool reads() const;
+  bool reads() const {
+    return attached() && !broken_ && !link_.peer_gone && (sends() || link_.qp.state() == QueuePairState::Rtr);
+  }
   bool writes() const;
-  bool sends() const;
+  bool sends() const {
+    const QueuePairState state = link_.qp.state();
+    return state == QueuePairState::Rts || state == QueuePairState::Sqd;
+  }
   bool read_turn(Instant now);
   void handle_record(Instant now, const Record& record);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
