@@ -434,9 +434,9 @@ class World final : private PeerMemory, private RegionSource {
   }
   void write_now() {
     const ScatterGather local{reinterpret_cast<std::uintptr_t>(own_.base()), script_.u8() * 2u, LKey{}};
-    SendRequest made = request(local);
-    made.opcode = SendOpcode::RdmaWrite;
-    if (qp_->state() == QueuePairState::Rts) transport_->write_now(made);
+    const SendRequest made = request(local);
+    const ShortWrite write{{own_.base(), local.length}, made.remote_address, made.rkey};
+    if (qp_->state() == QueuePairState::Rts) transport_->write_now(write);
   }
   void receive() {
     const ScatterGather local{kIova + 512, 256, region_.lkey};

@@ -77,7 +77,7 @@ class Channel final : public OperationQueue, private EventHandler {
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   // See QueuePair::try_write_now().
-  bool try_write_now(const SendRequest& request);
+  bool try_write_now(const ShortWrite& write);
   void on_completion(std::function<void(const Completion&)> handler);
 
   // ---- For its pool of receives.

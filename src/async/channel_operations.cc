@@ -146,8 +146,8 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
   return total;
 }
 
-bool Channel::try_write_now(const SendRequest& request) {
-  if (end_ || !ops_->write_now(request)) return false;
+bool Channel::try_write_now(const ShortWrite& write) {
+  if (end_ || !ops_->write_now(write)) return false;
   engine_.note_activity();
   heard_ = true;
   return true;

@@ -212,19 +212,9 @@ PostResult Connection::post_send(std::span<const SendRequest> requests) {
 PostResult Connection::post_receive(std::span<const ReceiveRequest> requests) {
   return state_->channel().post_receive(requests);
 }
-bool Connection::try_write_now(const SendRequest& request) {
-  return state_->channel().try_write_now(request);
-}
+bool Connection::try_write_now(const ShortWrite& write) { return state_->channel().try_write_now(write); }
 bool Connection::try_write_now(std::span<const std::byte> bytes, const RemoteMemory& remote) {
-  if (bytes.size() > remote.length) return false;
-  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()),
-                            static_cast<std::uint32_t>(bytes.size()), {}};
-  SendRequest request;
-  request.opcode = SendOpcode::RdmaWrite;
-  request.local = {&piece, 1};
-  request.remote_address = remote.address;
-  request.rkey = remote.rkey;
-  return try_write_now(request);
+  return bytes.size() <= remote.length && try_write_now({bytes, remote.address, remote.rkey});
 }
 void Connection::on_completion(std::function<void(const Completion&)> handler) {
   state_->channel().on_completion(std::move(handler));

@@ -57,7 +57,7 @@ PostResult QueuePair::post_send(std::span<const SendRequest> requests) { return 
 PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
   return ops_->post_receive(requests);
 }
-bool QueuePair::try_write_now(const SendRequest& request) { return ops_->write_now(request); }
+bool QueuePair::try_write_now(const ShortWrite& write) { return ops_->write_now(write); }
 QueuePairState QueuePair::state() const { return ops_->state(); }
 
 Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask mask) {

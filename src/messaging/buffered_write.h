@@ -70,7 +70,6 @@ class BufferedWriteSender final : public SenderEnd {
   std::uint64_t place_of(const ring::RemoteWrite& write) const;
   bool write_through(const ring::RemoteWrite& write);
   bool flush(MessageId last, std::uint32_t slot);
-  std::size_t write_some_now();
   void ask_for_head();
   SendStatus no_room();
   Result<void> take_head(std::uint64_t head);

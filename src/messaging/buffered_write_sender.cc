@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint32_t kRequestsPerMessage = 2;
 constexpr std::size_t kSegments = 4;
+constexpr std::uint32_t kCopied = 4096;  // of a reservation: what is shorter is copied like a message that was not lent
 
 }  // namespace
 
@@ -25,7 +26,6 @@ struct BufferedWriteSender::Batch {
   std::array<std::array<ScatterGather, kSegments>, kRequests> pieces;
   std::array<std::uint64_t, kRequests> words;
   std::size_t size = 0;
-  bool lent = false;  // it names memory of the program's
   std::optional<ring::RemoteWrite> last{};  // no request yet: another may join it
 };
 
@@ -89,7 +89,6 @@ bool BufferedWriteSender::may_post(std::size_t beside) const {
 
 void BufferedWriteSender::begin_batch() {
   batch_->size = 0;
-  batch_->lent = false;
   batch_->last.reset();
 }
 
@@ -143,7 +142,6 @@ void BufferedWriteSender::put_write(const ring::RemoteWrite& write, const Outgoi
     const auto front = static_cast<std::uint32_t>(place.payload_offset - write.image_offset);
     const std::uint32_t back = write.bytes - front - message.size;
     add_piece(image_.local(write.image_offset, front));
-    batch_->lent = true;  // its key is to be looked at
     add_piece({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey});
     add_piece(image_.local(place.payload_offset + message.size, back));
   } else {
@@ -204,47 +202,39 @@ SendResult BufferedWriteSender::put_one(const Outgoing& message) {
 
 // False when the device takes nothing more, for good: what was committed is lost with the connection.
 bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
+  if (batch_->last && batch_->size == 0 && write_through(*batch_->last)) batch_->last.reset();
   close_last();
-  if (const auto tail = writer_->publish()) add_word(*tail);
-  const bool theirs = batch_->lent && slot == kNoSlot;
-  const std::size_t written = theirs ? 0 : write_some_now();
-  const auto rest = static_cast<std::uint32_t>(batch_->size - written);
-  if (rest == 0) {
+  const auto tail = writer_->publish();
+  if (tail && !(batch_->size == 0 && write_through(*tail))) add_word(*tail);
+  const auto count = static_cast<std::uint32_t>(batch_->size);
+  if (count == 0) {
     buffers_.give_back(slot);
     set_freed(last);
     return true;
   }
-  SendRequest& end = batch_->requests[batch_->size - 1];
+  SendRequest& end = batch_->requests[count - 1];
   end.flags = end.flags | SendFlags::Signaled;
-  if (!post({&batch_->requests[written], rest})) return false;
-  requests_ += rest;
-  signals_[(first_signal_ + signal_count_++) % signals_.size()] = {last, rest, slot};
+  if (!post({batch_->requests.data(), count})) return false;
+  requests_ += count;
+  signals_[(first_signal_ + signal_count_++) % signals_.size()] = {last, count, slot};
   return true;
 }
 
 // False: it needs a request, and so does what follows. The zeros are where the next frame will end: what was posted
-// does not read them.
+// does not read them, and of what is to be posted nothing may stand there yet.
 bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
   if (write.immediate) return false;
-  std::byte* const image = image_.data() + (write.image_offset - write.zero_bytes);
-  ScatterGather piece{reinterpret_cast<std::uintptr_t>(image), write.zero_bytes + write.bytes, {}};
-  if (write.source == ring::RemoteWrite::Source::Word)
-    piece.address = reinterpret_cast<std::uintptr_t>(&write.word);
-  else if (write.zero_bytes != 0)
-    std::memset(image, 0, ring::kWordBytes);
-  SendRequest request;
-  request.opcode = SendOpcode::RdmaWrite;
-  request.local = {&piece, 1};
-  request.remote_address = place_of(write);
-  request.rkey = remote_.rkey;
-  return write_now(request);
-}
-
-// Of a batch, from its beginning, what needs no request.
-std::size_t BufferedWriteSender::write_some_now() {
-  std::size_t written = 0;
-  while (written < batch_->size && write_now(batch_->requests[written])) ++written;
-  return written;
+  ShortWrite now;
+  now.remote_address = place_of(write);
+  now.rkey = remote_.rkey;
+  if (write.source == ring::RemoteWrite::Source::Word) {
+    now.bytes = std::as_bytes(std::span{&write.word, 1});
+  } else {
+    std::byte* const image = image_.data() + (write.image_offset - write.zero_bytes);
+    if (write.zero_bytes != 0) std::memset(image, 0, ring::kWordBytes);
+    now.bytes = {image, write.zero_bytes + write.bytes};
+  }
+  return write_now(now);
 }
 
 SendResult BufferedWriteSender::put(std::span<const Outgoing> messages) {
@@ -275,8 +265,13 @@ SendResult BufferedWriteSender::put_all(std::span<const Outgoing> messages) {
 }
 
 SendResult BufferedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
-  begin_batch();
   const LentMemory memory = LentMemory::of(buffers_.memory(), buffers_.offset(slot), bytes);
+  if (bytes <= kCopied) {
+    const SendResult result = put_one(Outgoing::copy({buffers_.at(slot), bytes}));
+    if (result) buffers_.give_back(slot);
+    return result;
+  }
+  begin_batch();
   const SendStatus status = add(Outgoing::lend(memory));
   if (status != SendStatus::Ok) return {status, 0, 0};
   if (!flush(sent() + 1, slot)) return {SendStatus::Closed, 0, 0};

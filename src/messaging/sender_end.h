@@ -118,7 +118,7 @@ class SenderEnd {
   PostResult post(std::span<const SendRequest> requests);
   PostResult post_receive(const ReceiveRequest& request);
   // See Connection::try_write_now().
-  bool write_now(const SendRequest& request) { return connection_ && connection_->try_write_now(request); }
+  bool write_now(const ShortWrite& write) { return connection_ && connection_->try_write_now(write); }
   // Until its end, what is posted one by one leaves together.
   class [[nodiscard]] Together {
    public:

@@ -72,9 +72,9 @@ class QueuePairOps {
   virtual PostResult post_send(std::span<const SendRequest> requests) = 0;
   virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
   // Carries out a short WRITE before it returns, as its processor's own stores, where the peer's memory can be reached
-  // so and all that was posted before is done; no completion follows. What it names here needs no registration, and its
-  // keys are not looked at. False: it is to be posted, and the peer may have a part of it. Cheap where it cannot be.
-  virtual bool write_now(const SendRequest& request) = 0;
+  // so and all that was posted before is done; no completion follows. Its bytes need no registration. False: it is to
+  // be posted, and the peer may have a part of it. Cheap where it cannot be.
+  virtual bool write_now(const ShortWrite& write) = 0;
   virtual QueuePairState state() const = 0;
 };
 

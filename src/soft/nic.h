@@ -107,7 +107,7 @@ class Nic final {
   // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
   bool emit_records(Instant now);
   // Carries out a short WRITE into memory of this host that would be the next to be executed. False: post it.
-  bool write_now(core::QueuePair& queues, const SendRequest& request);
+  bool write_now(core::QueuePair& queues, const ShortWrite& write);
   // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up; not for quiet
   // rings.
   void announce_sleep();
@@ -238,6 +238,7 @@ class Nic final {
   enum ListKind : std::size_t { kReady, kOwing, kWatched, kLocalReady, kToWake, kListCount };
   void append(ListKind kind, Qp& qp);
   void remove(ListKind kind, Qp& qp);
+  void note_reply(Instant now, const Qp& by);
 
   const NicConfig config_;
   RandomSource& random_;

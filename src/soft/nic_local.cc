@@ -213,10 +213,10 @@ bool Nic::reaches_peer(const core::QueuePair& queues) {
   return static_cast<const Qp&>(queues).reaches_peer.load(std::memory_order_relaxed);
 }
 
-bool Nic::write_now(core::QueuePair& queues, const SendRequest& request) {
+bool Nic::write_now(core::QueuePair& queues, const ShortWrite& write) {
   Qp& qp = static_cast<Qp&>(queues);
   if (qp.local == nullptr || !qp.local->link) return false;
-  const bool written = qp.local->transport.write_now(request);
+  const bool written = qp.local->transport.write_now(write);
   if (qp.state() == QueuePairState::Error) ring_doorbell(qp);
   return written;
 }

@@ -56,10 +56,13 @@ struct Side {
     cq = *nic.create_cq(256);
     memory.assign(1 << 20, std::byte{0});
     region = *nic.register_memory(pd, memory.data(), memory.size(), 0x10000, Access::All);
+    qp = make_qp();
+  }
+  Nic::CreatedQp make_qp() {
     Nic::QpInit init;
     init.pd = pd;
     init.send_cq = init.receive_cq = cq;
-    qp = *nic.create_qp(init);
+    return *nic.create_qp(init);
   }
   static NicConfig config(std::uint8_t last) {
     NicConfig c;
@@ -69,17 +72,21 @@ struct Side {
     return c;
   }
   void bring_up(const Side& peer, std::uint8_t hop_limit = 64, std::uint32_t flow_label = 0) {
+    bring_up(qp, peer, peer.qp, hop_limit, flow_label);
+  }
+  void bring_up(const Nic::CreatedQp& ours, const Side& peer, const Nic::CreatedQp& theirs, std::uint8_t hop_limit = 64,
+                std::uint32_t flow_label = 0) {
     using M = AttributeMask;
     QueuePairAttributes a;
     a.state = QueuePairState::Init;
     a.access = Access::All;
-    ASSERT_TRUE(nic.modify_qp({}, qp.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
+    ASSERT_TRUE(nic.modify_qp({}, ours.qpn, a, M::State | M::PkeyIndex | M::Port | M::Access));
     a.state = QueuePairState::Rtr;
     a.address.destination = peer.nic.config().address;
     a.address.hop_limit = hop_limit;
     a.address.flow_label = flow_label;
     a.address.traffic_class = static_cast<std::uint8_t>(flow_label);
-    a.destination = peer.qp.qpn;
+    a.destination = theirs.qpn;
     a.path_mtu = 1024;
     a.rq_psn = Psn{0xfffff0};
     a.sq_psn = Psn{0xfffff0};
@@ -87,12 +94,12 @@ struct Side {
     a.min_rnr_timer = 12;
     a.timeout = 14;
     a.retry_count = a.rnr_retry = 7;
-    ASSERT_TRUE(nic.modify_qp({}, qp.qpn, a,
+    ASSERT_TRUE(nic.modify_qp({}, ours.qpn, a,
                               M::State | M::Address | M::PathMtu | M::DestinationQpn | M::RqPsn |
                                   M::MaxDestRdAtomic | M::MinRnrTimer));
     a.state = QueuePairState::Rts;
     ASSERT_TRUE(nic.modify_qp(
-        {}, qp.qpn, a, M::State | M::SqPsn | M::MaxRdAtomic | M::RetryCount | M::RnrRetry | M::Timeout));
+        {}, ours.qpn, a, M::State | M::SqPsn | M::MaxRdAtomic | M::RetryCount | M::RnrRetry | M::Timeout));
   }
   ScatterGather at(std::uint64_t offset, std::uint32_t length) const {
     return {0x10000 + offset, length, region.lkey};
@@ -312,7 +319,8 @@ TEST_F(TwoDevices, let_an_owed_acknowledgement_leave_when_its_time_has_come) {
 class Conversation : public TwoDevices {
  protected:
   // What b sends for one request of a: packets, the data among them.
-  int answer(Duration thinking = {}) {
+  int answer(Duration thinking = {}) { return answer(b.qp, thinking); }
+  int answer(const Nic::CreatedQp& by, Duration thinking = {}) {
     const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
     post(request(SendOpcode::RdmaWrite, from_a, 0));
     a.nic.handle_doorbells(now);
@@ -320,8 +328,8 @@ class Conversation : public TwoDevices {
     wait(thinking);
     SendRequest back = request(SendOpcode::RdmaWrite, from_b, 0);
     back.rkey = a.region.rkey;
-    EXPECT_TRUE(b.qp.queues->post_send({&back, 1}));
-    b.nic.ring_doorbell(*b.qp.queues);
+    EXPECT_TRUE(by.queues->post_send({&back, 1}));
+    b.nic.ring_doorbell(*by.queues);
     b.nic.handle_doorbells(now);
     return idle();
   }
@@ -347,6 +355,22 @@ TEST_F(Conversation, acknowledges_several_requests_at_once) {
   EXPECT_EQ(answer(), 2);
   EXPECT_EQ(trains, 1);
   EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
+}
+
+// Each direction has its queue pair, as with senders and receivers of messages.
+TEST_F(Conversation, takes_the_data_of_another_queue_pair_to_the_same_peer_for_answers) {
+  const Nic::CreatedQp there = b.make_qp(), here = a.make_qp();
+  b.bring_up(there, a, here);
+  a.bring_up(here, b, there);
+  int acknowledged = 0;
+  for (std::uint32_t turn = 0; turn < 8 * config.max_held_acknowledgements; ++turn) acknowledged += answer(there) - 1;
+  EXPECT_EQ(acknowledged, 8);
+  wait(config.max_hold_time);
+  EXPECT_EQ(idle(), 0);
+  EXPECT_EQ(answer(there), 1);
+  wait(config.max_hold_time);
+  EXPECT_EQ(idle(), 1) << "the peer may wait for it";
+  EXPECT_EQ(answer(there), 2) << "and for the next";
 }
 
 TEST_F(Conversation, acknowledges_at_once_a_while_after_it_waited_in_vain) {

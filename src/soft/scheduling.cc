@@ -195,11 +195,19 @@ bool Nic::emit_management(Instant now, roce::Train& train) {
   return true;
 }
 
+// What was owed to the same peer by other queue pairs before these requests left.
+void Nic::note_reply(Instant now, const Qp& by) {
+  int left = kMostHeldPerCall;
+  for (Qp* other = lists_[kOwing].first; other != nullptr && left != 0; other = other->hooks[kOwing].next, --left)
+    if (other != &by && other->transport.peer() == by.transport.peer()) other->transport.note_reply(now);
+}
+
 bool Nic::poll_transmit(Instant now, Acks acks, roce::Train& train) {
   if (emit_management(now, train)) return true;
   while (Qp* qp = lists_[kReady].first) {
     remove(kReady, *qp);
     const bool sent = qp->transport.emit(now, false, train);
+    if (qp->transport.sent_requests()) note_reply(now, *qp);
     schedule(now, *qp);
     settle_broken_queues(now);
     if (sent) return true;

@@ -202,7 +202,7 @@ class StandardContext final : public provider::Context {
     PostResult post_receive(std::span<const ReceiveRequest> requests) override {
       return inner_.post_receive(requests);
     }
-    bool write_now(const SendRequest&) override { return false; }
+    bool write_now(const ShortWrite&) override { return false; }
     QueuePairState state() const override { return inner_.state(); }
 
     // True while there is more to come.

@@ -80,6 +80,13 @@ struct SendRequest {
   std::uint64_t swap_or_add = 0;         // CompareAndSwap: new value; FetchAndAdd: addend
 };
 
+// A WRITE that is no request: see QueuePair::try_write_now().
+struct ShortWrite {
+  std::span<const std::byte> bytes;  // of any memory
+  std::uint64_t remote_address = 0;
+  RKey rkey;
+};
+
 struct ReceiveRequest {
   std::uint64_t id = 0;
   std::span<const ScatterGather> local;

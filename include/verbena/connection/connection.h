@@ -170,8 +170,8 @@ class Connection {
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   // See QueuePair::try_write_now(): a short WRITE between processes of one host, without a request and its completion.
-  // The second: of any memory, to the beginning of `remote`; false too when that is shorter.
-  [[nodiscard]] bool try_write_now(const SendRequest& request);
+  // The second: to the beginning of `remote`; false too when that is shorter.
+  [[nodiscard]] bool try_write_now(const ShortWrite& write);
   [[nodiscard]] bool try_write_now(std::span<const std::byte> bytes, const RemoteMemory& remote);
   void on_completion(std::function<void(const Completion&)> handler);
 

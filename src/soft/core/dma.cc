@@ -127,7 +127,7 @@ bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
   });
 }
 
-void dma_write_unguarded(std::byte* to, std::span<const Piece> from, bool publish) { store(to, from, publish); }
+void dma_write_unguarded(std::byte* to, std::span<const std::byte> from, bool publish) { store(to, from, publish); }
 
 bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
   return from.empty() || fault_guard::run([=] { store(to, from, publish); });

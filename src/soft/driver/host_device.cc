@@ -298,9 +298,9 @@ void HostDevice::kick(core::QueuePair& queues) {
 }
 
 // It makes nothing due: only what others rang for meanwhile is looked after.
-bool HostDevice::write_now(core::QueuePair& queues, const SendRequest& request) {
+bool HostDevice::write_now(core::QueuePair& queues, const ShortWrite& write) {
   if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;
-  const bool written = nic_.write_now(queues, request);
+  const bool written = nic_.write_now(queues, write);
   owner_.unlock();
   drive_while_rung();
   return written;

@@ -64,7 +64,7 @@ class HostDevice final : private DatagramSink {
   // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
   void kick(core::QueuePair& queues);
   // Instead of a post; see QueuePairOps::write_now(). False too while somebody else owns the device.
-  bool write_now(core::QueuePair& queues, const SendRequest& request);
+  bool write_now(core::QueuePair& queues, const ShortWrite& write);
   // While on, the kicks of this thread only ring; off sends what they rang for, in as few trains as it fits.
   void gather_kicks(bool on);
   // Drives the device once: receive, timers, transmit. True when anything happened.

@@ -204,31 +204,24 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
       }
 }
 
-// A WRITE that is not posted, of the pieces [0, first) and [first, length) of a's memory, to `remote` in b's.
-bool write_now(Pair& pair, std::uint32_t first, std::uint32_t length, std::uint64_t remote) {
-  const auto at = reinterpret_cast<std::uintptr_t>(pair.a.data());
-  const ScatterGather from[] = {{at, first, {}}, {at + first, length - first, {}}};
-  SendRequest request;
-  request.opcode = Op::RdmaWrite;
-  request.local = from;
-  request.remote_address = pair.b.va(remote);
-  request.rkey = pair.b.region.rkey;
-  return pair.a.transport->write_now(request);
+// A WRITE that is not posted, of the first bytes of a's memory, to `remote` in b's.
+bool write_now(Pair& pair, std::size_t length, std::uint64_t remote) {
+  return pair.a.transport->write_now({{pair.a.data(), length}, pair.b.va(remote), pair.b.region.rkey});
 }
 
 TEST(LocalDirect, a_write_goes_without_a_request_once_the_memory_is_granted) {
   Pair pair(direct());
-  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "not granted";
+  EXPECT_FALSE(write_now(pair, 8, 0)) << "not granted";
   open_region(pair);
   for (const std::uint32_t length : {1u, 8u, 24u, 4096u}) {
     const Bytes bytes = pattern(length, length);
     pair.a.put(0, bytes);
-    EXPECT_TRUE(write_now(pair, length / 3, length, 5));
+    EXPECT_TRUE(write_now(pair, length, 5));
     EXPECT_TRUE(pair.b.holds(5, bytes)) << length;
   }
-  EXPECT_FALSE(write_now(pair, 4, 4097, 0)) << "too long";
-  EXPECT_FALSE(write_now(pair, 0, 0, 0));
-  EXPECT_FALSE(write_now(pair, 4, 8, kRegion - 7)) << "more than there is";
+  EXPECT_FALSE(write_now(pair, 4097, 0)) << "too long";
+  EXPECT_FALSE(write_now(pair, 0, 0));
+  EXPECT_FALSE(write_now(pair, 8, kRegion - 7)) << "more than there is";
   EXPECT_TRUE(pair.a.sent().empty());
   EXPECT_FALSE(pair.a.transport->ready(pair.now));
   pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
@@ -241,11 +234,11 @@ TEST(LocalDirect, o1_a_write_without_a_request_overtakes_nothing) {
   open_region(pair);
   pair.b.receive(1, 100'000, 8);
   pair.a.send(1, 0, 8);
-  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "posted, not begun";
+  EXPECT_FALSE(write_now(pair, 8, 0)) << "posted, not begun";
   pair.a.transport->emit(pair.now);
-  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "not acknowledged";
+  EXPECT_FALSE(write_now(pair, 8, 0)) << "not acknowledged";
   pair.run();
-  EXPECT_TRUE(write_now(pair, 4, 8, 0));
+  EXPECT_TRUE(write_now(pair, 8, 0));
 }
 
 TEST(LocalDirect, a_write_without_a_request_goes_only_where_one_with_it_would) {
@@ -254,19 +247,19 @@ TEST(LocalDirect, a_write_without_a_request_goes_only_where_one_with_it_would) {
     given.memory_access = Access::LocalWrite | Access::RemoteRead;
     Pair pair(direct(), given);
     open_region(pair, Op::RdmaRead);
-    EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "may be read only";
+    EXPECT_FALSE(write_now(pair, 8, 0)) << "may be read only";
   }
   Pair pair(direct());
   open_region(pair);
   pair.a.put(0, pattern(8));
   ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
-  EXPECT_FALSE(write_now(pair, 4, 8, 0)) << "taken back";
+  EXPECT_FALSE(write_now(pair, 8, 0)) << "taken back";
   EXPECT_TRUE(pair.b.holds(0, Bytes(8)));
   EXPECT_EQ(pair.regions_of_b.dropped, std::vector<RKey>{pair.b.region.rkey});
   ASSERT_TRUE(pair.a.go(QueuePairState::Error));
-  EXPECT_FALSE(write_now(pair, 4, 8, 0));
+  EXPECT_FALSE(write_now(pair, 8, 0));
   pair.a.transport->detach();
-  EXPECT_FALSE(write_now(pair, 4, 8, 0));
+  EXPECT_FALSE(write_now(pair, 8, 0));
 }
 
 TEST(LocalDirect, r083_r084_r085_atomics_change_the_word_where_it_stands) {

@@ -28,7 +28,7 @@ class Requester {
   // Carries out a short WRITE that is not posted, when all that is posted is done and the memory is granted. What it
   // names here is this process's own, whatever the keys. False: it is to be posted; the peer may have a part of it.
   // When it faults while `copying` is a region, lose_copy() of that is due; otherwise the ring itself is lost.
-  bool write_now(const SendRequest& request, const PeerRegion*& copying);
+  bool write_now(const ShortWrite& write, const PeerRegion*& copying);
   void lose_copy(const PeerRegion& region);
 
  private:

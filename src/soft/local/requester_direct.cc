@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
 // Of a WRITE that is carried out before it is posted: who posts holds the device as long.
-constexpr std::uint64_t kMostBytesNow = 4096;
+constexpr std::size_t kMostBytesNow = 4096;
 // So many short requests go through the ring though they could go directly, rather than wait for what is
 // before them.
 constexpr std::uint32_t kMostDetours = 64;
@@ -124,28 +124,21 @@ bool Requester::update_word(const SendWqe& wqe, const PeerRegion& region) {
   return told;
 }
 
-bool Requester::write_now(const SendRequest& request, const PeerRegion*& copying) {
+bool Requester::write_now(const ShortWrite& write, const PeerRegion*& copying) {
   const core::SendQueue& queue = link_.qp.send_queue();
-  if (request.opcode != SendOpcode::RdmaWrite || queue.retired() != queue.posted()) return false;  // O-1
-  core::PieceList pieces;
-  std::uint64_t bytes = 0;
-  for (const ScatterGather& sge : request.local) {
-    if (pieces.count == pieces.pieces.size()) return false;
-    pieces.pieces[pieces.count++] = {reinterpret_cast<const std::byte*>(sge.address), sge.length};
-    bytes += sge.length;
-  }
-  if (bytes > kMostBytesNow) return false;
-  const PeerRegion* const region = granted(request.rkey, request.remote_address, bytes, Access::RemoteWrite);
+  const std::size_t bytes = write.bytes.size();
+  if (bytes > kMostBytesNow || queue.retired() != queue.posted()) return false;  // O-1
+  const PeerRegion* const region = granted(write.rkey, write.remote_address, bytes, Access::RemoteWrite);
   if (region == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
   if (!claimer.claim(region->slot, region->rkey)) return lose(*region);
   copying = region;
   light_fence();  // a fault finds it said
-  core::dma_write_unguarded(region->base + (request.remote_address - region->iova), pieces.span(), true);
+  core::dma_write_unguarded(region->base + (write.remote_address - region->iova), write.bytes, true);
   light_fence();
   copying = nullptr;
   if (!claimer.release(region->slot, region->rkey)) return lose(*region);
-  count_direct(request.opcode, static_cast<std::uint32_t>(bytes));
+  count_direct(SendOpcode::RdmaWrite, static_cast<std::uint32_t>(bytes));
   return true;
 }
 

@@ -280,11 +280,11 @@ bool Transport::emit(Instant now) {
   return published;
 }
 
-bool Transport::write_now(const SendRequest& request) {
+bool Transport::write_now(const ShortWrite& write) {
   if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
   bool written = false;
   const PeerRegion* copying = nullptr;
-  if (fault_guard::run([&] { written = requester_.write_now(request, copying); })) return written;
+  if (fault_guard::run([&] { written = requester_.write_now(write, copying); })) return written;
   if (copying == nullptr || !fault_guard::run([&] { requester_.lose_copy(*copying); })) break_off();
   return false;
 }

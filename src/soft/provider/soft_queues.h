@@ -32,7 +32,7 @@ class SoftContext::Qp final : public provider::QueuePairOps {
     if (result.posted != 0 && queues_.newest_state() == QueuePairState::Error) device_.kick(queues_);
     return result;
   }
-  bool write_now(const SendRequest& request) override { return device_.write_now(queues_, request); }
+  bool write_now(const ShortWrite& write) override { return device_.write_now(queues_, write); }
   QueuePairState state() const override { return queues_.state(); }
 
  private:

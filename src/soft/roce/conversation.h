@@ -25,7 +25,8 @@ class Conversation {
     if (eager_ != 0) --eager_;
     return ++owed_ >= config.max_owed_acknowledgements;
   }
-  // Data of ours left while an acknowledgement was owed. The first after a request tells the pace.
+  // Data of ours left for that peer while an acknowledgement was owed, by this queue pair or another: where each
+  // direction has its own, those are the answers. The first after a request tells the pace.
   void on_reply(Instant now, const Config& config) {
     if (answered_) return;
     pace_ = std::clamp(now - replied_at_, config.min_hold_time / 2, config.max_hold_time / 2) * 2;
@@ -39,9 +40,9 @@ class Conversation {
   }
   // One that left for want of anything else shows that the next request did not come: the peer may wait for it, or was
   // held up itself. The next ones go at once; twice as many as the time before, unless holding back worked meanwhile.
-  void on_acknowledged(bool in_vain) {
+  void on_acknowledged(Instant now, bool alone) {
     if (!replied_ || eager_ != 0) return;
-    if (in_vain) {
+    if (alone && replied_at_ != now) {
       eager_ = patience_;
       patience_ = std::min(2 * patience_, kMostEager);
     } else if (worked_) {

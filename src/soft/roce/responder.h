@@ -102,7 +102,7 @@ class Responder {
   }
   bool emit_read(Train& train);
   bool emit_read_run(Train& train);
-  bool emit_short(Train& train);
+  bool emit_short(Instant now, Train& train);
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
   enum class Added : std::uint8_t { Yes, NoRoom, Fault };
   Added add(Train& train, const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload);

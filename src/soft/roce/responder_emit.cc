@@ -22,7 +22,7 @@ bool Responder::emit(Instant now, bool flush_acks, Train& train) {
   bool added = false;
   while (ready(now, flush_acks)) {
     const bool read = responses_.front().kind == Response::Kind::Read;
-    if (!(read ? emit_read(train) : emit_short(train))) break;
+    if (!(read ? emit_read(train) : emit_short(now, train))) break;
     added = true;
   }
   return added;
@@ -49,13 +49,13 @@ Responder::Added Responder::add(Train& train, const wire::Packet& packet, std::s
   return Added::Yes;
 }
 
-bool Responder::emit_short(Train& train) {
+bool Responder::emit_short(Instant now, Train& train) {
   const Response& front = responses_.front();
   const bool atomic = front.kind == Response::Kind::Atomic;
-  const bool in_vain = train.empty() && !front.prompt;
+  const bool alone = train.empty() && !front.prompt;
   const wire::Packet packet = answer(atomic ? Opcode::RcAtomicAcknowledge : Opcode::RcAcknowledge, front);
   if (add(train, packet, {}, 0) != Added::Yes) return false;
-  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(in_vain);
+  if (front.kind == Response::Kind::Acknowledge) conversation_.on_acknowledged(now, alone);
   responses_.pop();
   return true;
 }

@@ -112,8 +112,10 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   train.clear();
   train.set_path(link_.path, link_.source_index);
   const QueuePairState state = link_.qp.state();
+  sent_requests_ = false;
   if (state == QueuePairState::Rts || state == QueuePairState::Sqd) {
-    if (requester_.emit(now, train)) {
+    sent_requests_ = requester_.emit(now, train);
+    if (sent_requests_) {
       responder_.note_reply(now);
       // One that is to leave after the data anyway rides in their train: one datagram less for the kernel.
       flush_acks = flush_acks || !responder_.holds_back(now);

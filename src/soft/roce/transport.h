@@ -33,6 +33,11 @@ class Transport {
   bool ready(Instant now, bool flush_acks);
   // One train; false when there was nothing to send.
   bool emit(Instant now, bool flush_acks, Train& train);
+  // Whether there were requests of ours in the last one.
+  bool sent_requests() const { return sent_requests_; }
+  // Requests left for this peer by another queue pair.
+  void note_reply(Instant now) { responder_.note_reply(now); }
+  const Gid& peer() const { return link_.path.destination; }
   // What is owed may wait a little although there is nothing else to do.
   bool holds_back(Instant now) const { return responder_.holds_back(now); }
   Instant deadline() const;
@@ -53,6 +58,7 @@ class Transport {
   Requester requester_;
   Completer completer_;
   Responder responder_;
+  bool sent_requests_ = false;
   bool drained_said_ = false;
   bool established_said_ = false;
   bool first_request_awaited_ = false;

@@ -39,7 +39,7 @@ void use(World& w, std::span<Completion> completions, std::span<messaging::Messa
   w.queue.poll(completions);  // refused: nodiscard
   w.queue.poll_one();  // refused: nodiscard
   w.pair.post_receive(ReceiveRequest{});  // refused: nodiscard
-  w.pair.try_write_now(SendRequest{});  // refused: nodiscard
+  w.pair.try_write_now(ShortWrite{});  // refused: nodiscard
   w.shared.post(ReceiveRequest{});  // refused: nodiscard
   w.shared.withdraw(1);  // refused: nodiscard
   w.listener.poll_request();  // refused: nodiscard
