@@ -69,10 +69,7 @@ class End {
     peer::report_ready(listener.address().to_string());
     must(receiver_.accept(must(listener.wait_request(Duration::seconds(60)))));
     sender_.emplace(must(Sender::accept(engine_, must(listener.wait_request(Duration::seconds(60))), options_)));
-    if (latency_)
-      for (std::uint64_t turn = 0; turn < iterations_ && take_one(); ++turn) send_one();
-    else
-      take_all();
+    latency_ ? answer() : take_all();
     while (receiver_.peers() != 0) engine_.run_until([&] { return receiver_.peers() == 0; });
   }
 
@@ -91,11 +88,19 @@ class End {
     return open;
   }
 
-  // Waiting is looking: nothing sleeps.
-  bool take_one() {
+  // Waiting is looking: nothing sleeps. Nothing: the other end has gone.
+  std::optional<Message> take_one() {
     for (;;) {
-      if (auto message = receiver_.try_receive()) return true;
-      if (receiver_.peers() == 0) return false;
+      auto message = receiver_.try_receive();
+      if (message || receiver_.peers() == 0) return message;
+    }
+  }
+  // A message is given back when it is answered.
+  void answer() {
+    for (std::uint64_t turn = 0; turn < iterations_; ++turn) {
+      const auto message = take_one();
+      if (!message) return;
+      send_one();
     }
   }
   messaging::SendResult send_some(std::uint64_t most) {

@@ -215,7 +215,7 @@ class End {
     const auto is_there = [&] { return last_byte() == value || ended(); };
     if (options_.wait != WaitMode::Busy) return static_cast<void>(engine_.run_until(is_there));
     for (;;) {
-      for (int look = 0; look < kLooks; ++look)
+      for (int look = 0; look < kLooks; ++look, spin_pause())
         if (last_byte() == value) return;
       engine_.run_once();
       if (ended()) return;

@@ -12,6 +12,7 @@
 #include "verbena/base/gid.h"
 #include "verbena/base/ids.h"
 #include "verbena/base/result.h"
+#include "verbena/base/spin.h"
 #include "verbena/base/time.h"
 #include "verbena/base/verbs.h"
 #include "verbena/connection/connection.h"

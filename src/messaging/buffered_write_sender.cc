@@ -245,7 +245,7 @@ SendResult BufferedWriteSender::put_all(std::span<const Outgoing> messages) {
   SendResult result;
   while (result.taken < messages.size()) {
     begin_batch();
-    std::size_t count = 0;
+    std::uint32_t count = 0;
     SendStatus status = SendStatus::Ok;
     while (count < kBatch && result.taken + count < messages.size()) {
       status = add(messages[result.taken + count]);

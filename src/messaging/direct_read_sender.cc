@@ -80,7 +80,7 @@ SendResult DirectReadSender::commit(std::uint32_t slot, std::uint32_t bytes) {
   if (credits() == 0) return {SendStatus::NoCredit, 0, 0};
   if (sent() >= completed_ + in_flight_.size()) return {SendStatus::NoBuffer, 0, 0};
   const SendStatus status = announce(sent(), announcement_of(slot, bytes), slot);
-  return {status, status == SendStatus::Ok ? std::size_t{1} : std::size_t{0}, 0};
+  return {status, status == SendStatus::Ok ? 1u : 0u, 0};
 }
 
 void DirectReadSender::handle_sent(const Completion& completion) {

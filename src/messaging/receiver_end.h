@@ -2,6 +2,7 @@
 // What all receiving ends have in common: senders that come and go, waiting. A protocol derives from it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "messaging/control.h"
 #include "messaging/looking.h"
 #include "messaging/offer.h"
+#include "verbena/base/spin.h"
 #include "verbena/messaging/receiver.h"
 
 namespace verbena::messaging {
@@ -183,14 +185,21 @@ class ReceiverEnd {
   }
   std::span<const std::unique_ptr<ReceiverPeer>> peers() const { return peers_; }
   // poll_one(peer, message) says whether there was one; everybody's next comes before anybody's one after that.
+  // While there is none it looks as often as receive() has patience.
   template <class PollOne>
   std::size_t poll_in_turns(std::span<Message> out, PollOne poll_one) {
     std::size_t count = 0;
-    for (std::size_t idle = 0; count < out.size() && idle < peers_.size();) {
+    std::size_t most_idle = peers_.empty() ? 0 : std::max(peers_.size(), patience_);
+    for (std::size_t idle = 0; count < out.size() && idle < most_idle;) {
       turn_ = turn_ + 1 < peers_.size() ? turn_ + 1 : 0;
       const bool found = poll_one(*peers_[turn_], out[count]);
       idle = found ? 0 : idle + 1;
-      count += found ? 1 : 0;
+      if (found) {
+        ++count;
+        most_idle = peers_.size();
+      } else if (patience_ != 0 && turn_ == 0) {
+        spin_pause();
+      }
     }
     return count;
   }
@@ -240,6 +249,7 @@ class ReceiverEnd {
   std::optional<Error> last_error_;
   Tick tick_;
   std::size_t turn_ = 0;  // whose messages were looked for last
+  std::size_t patience_ = 0;  // of receive(): looks in vain, if not one at each sender's
   Arrivals arrivals_;
   Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;

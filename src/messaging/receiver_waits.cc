@@ -29,9 +29,12 @@ bool ReceiverEnd::has_end_to_tell() const {
 // Memory first. Where messages come by themselves it is looked at several times, as driving the engine takes longer.
 std::size_t ReceiverEnd::receive(std::span<Message> out) {
   if (const std::size_t count = take(out); count != 0) return count;
-  if (looks() && arrivals_.come_by_themselves())
-    for (std::size_t left = kLooksPerRun / std::max<std::size_t>(peers_.size(), 1); left > 1; --left)
-      if (const std::size_t count = take(out); count != 0) return arrivals_.on_look(), count;
+  if (looks() && arrivals_.come_by_themselves()) {
+    patience_ = kLooksPerRun;
+    const std::size_t count = take(out);
+    patience_ = 0;
+    if (count != 0) return arrivals_.on_look(), count;
+  }
   const Calling calling(destroyed_, tick_);
   engine_.run_once();
   const std::size_t count = calling.destroyed_it() ? 0 : take(out);

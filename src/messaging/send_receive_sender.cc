@@ -112,7 +112,7 @@ SendResult SendReceiveSender::put(std::span<const Outgoing> messages) {
     batch.size = 0;
     while (batch.size < count && add(batch, messages[from + batch.size], sent() + from)) continue;
     const std::size_t went = batch.size == 0 ? 0 : flush(batch, sent() + from);
-    result.taken += went;
+    result.taken += static_cast<std::uint32_t>(went);
     if (went == count) continue;
     result.status = closed_ ? SendStatus::Closed : SendStatus::NoBuffer;
     return result;

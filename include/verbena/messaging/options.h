@@ -79,8 +79,8 @@ using MessageId = std::uint64_t;
 
 struct [[nodiscard]] SendResult {
   SendStatus status = SendStatus::Ok;
-  std::size_t taken = 0;  // messages that go; with a refusal, the index of the refused one
-  MessageId last = 0;     // the last that goes; 0 when none does
+  std::uint32_t taken = 0;  // messages that go; with a refusal, the index of the refused one
+  MessageId last = 0;       // the last that goes; 0 when none does
   explicit operator bool() const { return status == SendStatus::Ok; }
 };
 

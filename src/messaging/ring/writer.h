@@ -9,10 +9,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
 #include "messaging/ring/geometry.h"
 
 namespace verbena::ring {
@@ -88,7 +90,7 @@ class Writer {
  private:
   friend struct Inspect;
   void put(std::uint64_t offset, std::uint64_t word);
-  bool too_many() const { return !ends_.empty() && messages_ == ends_.size(); }
+  bool too_many() const { return geometry_.max_messages != 0 && messages_ == geometry_.max_messages; }
   void count_message();
   void add_skip();
   RemoteWrite publish_tail();
@@ -106,5 +108,66 @@ class Writer {
   std::size_t oldest_ = 0;
   std::size_t messages_ = 0;
 };
+
+// ---- Inline: each message goes through both, and what the first finds out the second need not.
+
+// The one result is filled in where the caller will have it, as in WriteList::add().
+[[gnu::always_inline]] inline std::optional<Reservation> Writer::try_reserve(std::uint32_t payload_bytes) const {
+  VERBENA_ASSERT(payload_bytes <= max_payload_bytes_);
+  std::optional<Reservation> place;
+  if (fault_ != Fault::None || too_many()) return place;
+  const std::uint64_t frame = geometry_.frame_bytes(payload_bytes);
+  const std::uint64_t skip = geometry_.skip_before(position_, frame);
+  if (skip + frame + geometry_.guard_bytes() > geometry_.capacity - (position_ - head_)) return place;
+  place.emplace();
+  place->position = position_ + skip;
+  place->skip = skip;
+  place->frame = frame;
+  place->payload_offset = geometry_.payload_offset(place->position, payload_bytes);
+  place->payload_bytes = payload_bytes;
+  return place;
+}
+
+inline std::span<std::byte> Writer::payload(const Reservation& reservation) const {
+  return image_.subspan(reservation.payload_offset, reservation.payload_bytes);
+}
+
+[[gnu::always_inline]] inline const WriteList& Writer::commit(const Reservation& reservation) {
+  const std::uint64_t frame = reservation.frame;
+  VERBENA_ASSERT(reservation.position == position_ + reservation.skip && !too_many());
+  const std::uint64_t at = geometry_.frame_offset(reservation.position, frame);
+  writes_.clear();
+  RemoteWrite& write = writes_.add();
+  write.offset = write.image_offset = at;
+  switch (geometry_.commit) {
+    case Commit::Immediate:
+      write.bytes = reservation.payload_bytes;
+      write.immediate = reservation.payload_bytes;
+      break;
+    case Commit::Offset:
+      put(at, message_word(reservation.payload_bytes));
+      write.bytes = reservation.payload_bytes + kWordBytes;
+      break;
+    case Commit::Reversed:
+      put(at + frame - kWordBytes, message_word(reservation.payload_bytes));
+      // The zeros are not the image's: there the next frame's word may stand before this WRITE has left.
+      write.offset -= kWordBytes;
+      write.zero_bytes = kWordBytes;
+      write.bytes = static_cast<std::uint32_t>(frame);
+      break;
+  }
+  if (reservation.skip != 0 && geometry_.commit != Commit::Immediate) add_skip();
+  position_ = reservation.position + frame;
+  count_message();
+  return writes_;
+}
+
+inline void Writer::put(std::uint64_t offset, std::uint64_t word) {
+  std::memcpy(image_.subspan(offset, kWordBytes).data(), &word, kWordBytes);
+}
+
+inline void Writer::count_message() {
+  if (!ends_.empty()) ends_[(oldest_ + messages_++) % ends_.size()] = position_;
+}
 
 }  // namespace verbena::ring

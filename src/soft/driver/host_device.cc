@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/fault_guard.h"
 #include "base/holdings.h"
+#include "verbena/base/spin.h"
 
 namespace verbena::soft {
 
@@ -141,12 +142,10 @@ bool HostDevice::read_port(bool again) {
 // Where records come, all the way round takes longer than the next one: who polls looks a few times.
 bool HostDevice::read_rings(bool again) {
   const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsBetweenLooks;
-  for (int looks = expected ? kLooksPerTurn : 1; looks != 0; --looks) {
-    if (!nic_.handle_records(turn_)) continue;
-    record_turn_ = turns_;
-    return true;
-  }
-  return false;
+  for (int looks = expected ? kLooksPerTurn : 1; !nic_.handle_records(turn_); spin_pause())
+    if (--looks == 0) return false;
+  record_turn_ = turns_;
+  return true;
 }
 
 bool HostDevice::drive(When when, Look look) {
