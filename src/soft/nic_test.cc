@@ -321,11 +321,15 @@ class Conversation : public TwoDevices {
   // What b sends for one request of a: packets, the data among them.
   int answer(Duration thinking = {}) { return answer(b.qp, thinking); }
   int answer(const Nic::CreatedQp& by, Duration thinking = {}) {
-    const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
+    const ScatterGather from_a = a.at(0, 8);
     post(request(SendOpcode::RdmaWrite, from_a, 0));
     a.nic.handle_doorbells(now);
     move(a, b);
     wait(thinking);
+    return say(by);
+  }
+  int say(const Nic::CreatedQp& by) {
+    const ScatterGather from_b = b.at(0, 8);
     SendRequest back = request(SendOpcode::RdmaWrite, from_b, 0);
     back.rkey = a.region.rkey;
     EXPECT_TRUE(by.queues->post_send({&back, 1}));
@@ -371,6 +375,31 @@ TEST_F(Conversation, takes_the_data_of_another_queue_pair_to_the_same_peer_for_a
   wait(config.max_hold_time);
   EXPECT_EQ(idle(), 1) << "the peer may wait for it";
   EXPECT_EQ(answer(there), 2) << "and for the next";
+}
+
+// Data that leave without a request in between answer nothing: the peer may wait for the acknowledgement.
+TEST_F(Conversation, does_not_take_a_stream_of_data_for_answers) {
+  const Nic::CreatedQp there = b.make_qp(), here = a.make_qp();
+  b.bring_up(there, a, here);
+  a.bring_up(here, b, there);
+  for (const Nic::CreatedQp& by : {b.qp, there}) {
+    int packets = answer(by), turns = 1;
+    for (; packets == 1; ++turns) {
+      wait(Duration::microseconds(2));
+      packets = say(by);
+    }
+    EXPECT_EQ(packets, 2);
+    EXPECT_LE(Duration::microseconds(2 * turns), config.max_hold_time + Duration::microseconds(4));
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(answer(by), 2) << i;
+      wait(Duration::microseconds(2));
+      EXPECT_EQ(say(by), 1) << i;
+    }
+    wait(Duration::milliseconds(1));
+    while (answer(by) == 2) continue;
+    wait(config.max_hold_time);
+    idle();
+  }
 }
 
 TEST_F(Conversation, acknowledges_at_once_a_while_after_it_waited_in_vain) {
@@ -424,13 +453,7 @@ TEST_F(Conversation, takes_its_pace_from_turns) {
     wait(turn);
   }
   EXPECT_EQ(answer(), 1);
-  const ScatterGather from_b = b.at(0, 8);
-  SendRequest more = request(SendOpcode::RdmaWrite, from_b, 0);
-  more.rkey = a.region.rkey;
-  EXPECT_TRUE(b.qp.queues->post_send({&more, 1}));
-  b.nic.ring_doorbell(*b.qp.queues);
-  b.nic.handle_doorbells(now);
-  EXPECT_EQ(idle(), 1);
+  EXPECT_EQ(say(b.qp), 1);
   wait(turn);
   EXPECT_EQ(idle(), 0);
 }

@@ -38,11 +38,12 @@ class Conversation {
     return replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements && now < replied_at_ + pace_ &&
            replied_at_ + pace_ <= since_ + config.max_owed_ack_time;
   }
-  // One that left for want of anything else shows that the next request did not come: the peer may wait for it, or was
-  // held up itself. The next ones go at once; twice as many as the time before, unless holding back worked meanwhile.
+  // One that left for want of anything else, or in the middle of a stream of ours, shows that the next request did not
+  // come: the peer may wait for it, or was held up itself. The next ones go at once; twice as many as the time before,
+  // unless holding back worked meanwhile.
   void on_acknowledged(Instant now, bool alone) {
     if (!replied_ || eager_ != 0) return;
-    if (alone && replied_at_ != now) {
+    if ((alone || answered_) && replied_at_ != now) {
       eager_ = patience_;
       patience_ = std::min(2 * patience_, kMostEager);
     } else if (worked_) {
