@@ -91,6 +91,7 @@ Options parse(int argc, char** argv) {
   if (o.op != "send" && o.op != "write" && o.op != "read") usage("unknown operation " + o.op);
   if (o.size == 0 || o.iterations < 10 || o.depth == 0)
     usage("size, iterations (10 at least) and depth are positive");
+  if (o.test != "latency" && o.iterations < 2 * o.depth) usage("iterations: twice the depth at least");
   return o;
 }
 
@@ -251,7 +252,7 @@ class End {
 
   void measure_bandwidth() {
     const std::uint64_t total = options_.iterations;
-    const std::uint64_t warm_up = std::max(total / 10, std::min<std::uint64_t>(options_.depth, total - 1));
+    const std::uint64_t warm_up = std::max<std::uint64_t>(total / 10, options_.depth);
     std::vector<std::unique_ptr<Operation>> operations;
     std::uint64_t started = 0, finished = 0;
     Instant begin = engine_.now();

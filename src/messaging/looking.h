@@ -13,8 +13,9 @@ namespace verbena::messaging {
 inline constexpr Duration kLookInterval = Duration::microseconds(1);
 // Who waits from the engine looks less and less often, up to that.
 inline constexpr Duration kLongestLookInterval = Duration::microseconds(16);
-// Of a program that polls, before it drives the engine, which takes as long: looks into the memory of one sender.
-inline constexpr std::size_t kLooksPerRun = 32;
+// Of a program that polls, before it drives the engine, which takes as long: looks into the memory of one sender, with
+// a pause between two.
+inline constexpr std::size_t kLooksPerRun = 16;
 // Whether what a peer writes is there without anybody driving the engine: within a host, or by a device of hardware.
 class Arrivals {
  public:

@@ -197,7 +197,7 @@ class ReceiverEnd {
       if (found) {
         ++count;
         most_idle = peers_.size();
-      } else if (patience_ != 0 && turn_ == 0) {
+      } else if (count == 0 && turn_ == 0 && idle < patience_) {
         spin_pause();
       }
     }

@@ -29,11 +29,14 @@ bool ReceiverEnd::has_end_to_tell() const {
 // Memory first. Where messages come by themselves it is looked at several times, as driving the engine takes longer.
 std::size_t ReceiverEnd::receive(std::span<Message> out) {
   if (const std::size_t count = take(out); count != 0) return count;
-  if (looks() && arrivals_.come_by_themselves()) {
-    patience_ = kLooksPerRun;
-    const std::size_t count = take(out);
-    patience_ = 0;
-    if (count != 0) return arrivals_.on_look(), count;
+  if (looks() && 2 * peers_.size() <= kLooksPerRun && arrivals_.come_by_themselves()) {
+    struct Patience {
+      std::size_t& left;
+      explicit Patience(std::size_t& of) : left(of) { left = kLooksPerRun; }
+      ~Patience() { left = 0; }
+    };
+    const Patience patience(patience_);
+    if (const std::size_t count = take(out); count != 0) return arrivals_.on_look(), count;
   }
   const Calling calling(destroyed_, tick_);
   engine_.run_once();

@@ -377,6 +377,22 @@ TEST_F(Conversation, takes_the_data_of_another_queue_pair_to_the_same_peer_for_a
   EXPECT_EQ(answer(there), 2) << "and for the next";
 }
 
+// What is under way when data leave for something else is not answered by them.
+TEST_F(Conversation, does_not_keep_requests_waiting_that_nothing_answers) {
+  const Nic::CreatedQp there = b.make_qp(), here = a.make_qp();
+  b.bring_up(there, a, here);
+  a.bring_up(here, b, there);
+  EXPECT_EQ(answer(there), 1);
+  const ScatterGather from_a = a.at(0, 8);
+  for (int i = 0; i < 3; ++i) post(request(SendOpcode::RdmaWrite, from_a, 0));
+  a.nic.handle_doorbells(now);
+  move(a, b);
+  EXPECT_EQ(idle(), 0) << "they may still be answered";
+  wait(config.min_hold_time / 2);
+  EXPECT_EQ(idle(), 1);
+  EXPECT_EQ(answer(there), 2) << "the peer may wait for the next, too";
+}
+
 // Data that leave without a request in between answer nothing: the peer may wait for the acknowledgement.
 TEST_F(Conversation, does_not_take_a_stream_of_data_for_answers) {
   const Nic::CreatedQp there = b.make_qp(), here = a.make_qp();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rings in a receiver's memory: senders that die with a place reserved, and senders that write anything.
+#include <array>
 #include <cstring>
 
 #include "../api/test_process.h"
@@ -292,7 +293,24 @@ TEST(BufferedWriteRing, within_a_host_a_short_message_needs_no_request_once_the_
     EXPECT_GT(direct_requests(ends.client), before + 2900);
     EXPECT_LT(sender.counters().posts, posts + 1500) << "those that met a device at work, and what followed them";
     ASSERT_TRUE(ends.engine.run_until([&] { return sender.credits() >= 6; }, kPatience));
-    // Of a batch the first go so; one is too long for that, and what follows it is posted, too.
+    // A reservation that is short, and a batch that one WRITE brings there, do not either.
+    for (int tries = 0, without = 0; without < 2; ++tries) {
+      ASSERT_LT(tries, 1000);
+      const std::uint64_t posted = sender.counters().posts, direct = direct_requests(ends.client);
+      const std::vector<std::byte> one = text_of_message(0, sent, 8);
+      const std::array<std::span<const std::byte>, 3> three{one, one, one};
+      auto reservation = sender.try_reserve(8);
+      ASSERT_TRUE(reservation);
+      std::copy(one.begin(), one.end(), reservation->bytes().begin());
+      ASSERT_TRUE(without == 0 ? sender.try_commit(*reservation, 8) : sender.try_send_batch(three));
+      for (int i = 0; i < (without == 0 ? 1 : 3); ++i, ++sent) {
+        const Message message = must(ends.receiver->receive(kPatience));
+        EXPECT_TRUE(std::equal(one.begin(), one.end(), message.bytes().begin(), message.bytes().end()));
+      }
+      must(sender.wait_freed(sent, kPatience));
+      if (sender.counters().posts == posted && direct_requests(ends.client) > direct) ++without;
+    }
+    // One that is too long for that is posted, and what stands before and behind it in the batch.
     std::vector<std::vector<std::byte>> texts;
     for (const std::size_t bytes : {8u, 6000u, 8u, 5000u})
       texts.push_back(text_of_message(0, sent + static_cast<std::uint32_t>(texts.size()), bytes));

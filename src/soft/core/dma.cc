@@ -44,6 +44,7 @@ __attribute__((no_sanitize("thread"))) void copy_out(std::byte* to, const std::b
   for (std::size_t i = 0; i < n; ++i) to[i] = each[i];
 }
 void copy_past(std::byte* to, const std::byte* from, std::size_t n) { copy_in(to, from, n); }
+void end_copies_past() {}
 #else
 void copy(std::byte* to, const std::byte* from, std::size_t n) {
   if (n == 8)
@@ -54,8 +55,8 @@ void copy(std::byte* to, const std::byte* from, std::size_t n) {
 void copy_in(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
 void copy_out(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
 
-// By stores that do not read the line they fill. They are in no order but before the fence, which orders them for
-// whoever sees what is stored later.
+// By stores that do not read the line they fill. They are in no order before end_copies_past(), which follows even
+// where one of them met memory that is not there: for whoever sees what is stored after it they are all done.
 void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
 #ifdef __SSE2__
   constexpr std::size_t kLine = 64;
@@ -71,9 +72,13 @@ void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
     _mm_stream_si128(out + 2, c);
     _mm_stream_si128(out + 3, d);
   }
-  _mm_sfence();
 #endif
   std::memcpy(to, from, n);
+}
+void end_copies_past() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
 }
 #endif
 
@@ -118,13 +123,15 @@ bool dma_write(std::byte* to, std::span<const Piece> from, bool publish) {
 }
 
 bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
-  return fault_guard::run([to, from]() mutable {
+  const bool whole = fault_guard::run([to, from]() mutable {
     shared_order::release();
     for (const Piece& piece : from) {
       copy_past(to, piece.data, piece.size);
       to += piece.size;
     }
   });
+  end_copies_past();
+  return whole;
 }
 
 void dma_write_unguarded(std::byte* to, std::span<const std::byte> from, bool publish) { store(to, from, publish); }

@@ -2,9 +2,9 @@
 // The one place where the device touches application memory that may be read or written at the same time; but what a
 // peer of this host lets us copy out of its memory the kernel stores (local::PeerMemory), all but the last word.
 //
-// Order inside a WRITE (O-4, our promise): bytes are stored ascending; of the last packet the final byte, or
-// the naturally aligned 8-byte word that ends the range, is stored by one release store after all others. A
-// reader that sees it with an acquire load sees everything before it.
+// Order inside a WRITE (O-4, our promise): bytes are stored ascending, but for what goes past the cache; of the last
+// packet the final byte, or the naturally aligned 8-byte word that ends the range, is stored by one release store after
+// all others. A reader that sees it with an acquire load sees everything before it.
 // 8 bytes that are alone, at an address that is a multiple of eight, are stored and read by one access.
 //
 // Memory that is registered may be unmapped all the same. Each of these then says so, having moved a part at most; the

@@ -12,8 +12,8 @@ using core::SendWqe;
 
 namespace {
 
-// A turn copies no more at once: others want the device, and the peer its memory. Within the second-level cache,
-// where memcpy() is quicker than beyond it; and what else a turn does is little beside it.
+// A turn copies no more at once: others want the device, and the peer its memory. What else a turn does is little
+// beside it, and memcpy() is quicker at it than at more.
 constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
 // Of a WRITE that is carried out before it is posted: who posts holds the device as long.

@@ -22,6 +22,7 @@ class Conversation {
     }
     if (replied_) worked_ = true;
     answered_ = false;
+    asked_at_ = now;
     if (eager_ != 0) --eager_;
     return ++owed_ >= config.max_owed_acknowledgements;
   }
@@ -33,10 +34,12 @@ class Conversation {
     answered_ = replied_ = true;
     replied_at_ = now;
   }
-  // Not where it would be due before the next request came and was answered: then it leaves with this answer.
+  // Not where it would be due before the next request came and was answered: then it leaves with this answer. Nor for
+  // long where the newest request is not answered: the peer may have no other to send before it hears of these.
   bool holds_back(Instant now, const Config& config) const {
-    return replied_ && eager_ == 0 && owed_ < config.max_held_acknowledgements && now < replied_at_ + pace_ &&
-           replied_at_ + pace_ <= since_ + config.max_owed_ack_time;
+    const bool may_be_answered = answered_ || now < asked_at_ + config.min_hold_time / 2;
+    return replied_ && may_be_answered && eager_ == 0 && owed_ < config.max_held_acknowledgements &&
+           now < replied_at_ + pace_ && replied_at_ + pace_ <= since_ + config.max_owed_ack_time;
   }
   // One that left for want of anything else, or in the middle of a stream of ours, shows that the next request did not
   // come: the peer may wait for it, or was held up itself. The next ones go at once; twice as many as the time before,
@@ -61,6 +64,7 @@ class Conversation {
   std::uint32_t eager_ = 0;  // requests left of those that are acknowledged at once
   std::uint32_t patience_ = kLeastEager;  // how many those will be the next time
   Instant since_;                         // the first of those owed
+  Instant asked_at_;                      // the newest
   Instant replied_at_;
   Duration pace_;  // twice what passed between the last two replies, within bounds
 };
