@@ -126,7 +126,7 @@ bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
   const bool whole = fault_guard::run([to, from]() mutable {
     shared_order::release();
     for (const Piece& piece : from) {
-      copy_past(to, piece.data, piece.size);
+      if (piece.size != 0) copy_past(to, piece.data, piece.size);
       to += piece.size;
     }
   });
