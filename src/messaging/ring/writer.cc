@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messaging/ring/writer.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
