@@ -55,14 +55,22 @@ struct Nic::Arrival {
   std::optional<std::uint16_t> identification;
   std::span<const std::byte> datagram;
   std::uint16_t index = 0;
+  std::uint16_t first_identification = 0;  // likely that of the train's first; they count up
 };
 
-bool Nic::passes_icrc(const Arrival& arrival) {
+// `qp`: whose it is, if it is a queue pair's. A train that its peer does not begin with 0 likely counts on.
+bool Nic::passes_icrc(Arrival& arrival, Qp* qp) {
+  if (arrival.index == 0 && qp != nullptr) arrival.first_identification = qp->next_identification;
+  const auto likely = static_cast<std::uint16_t>(arrival.first_identification + arrival.index);
+  std::uint16_t found = 0;
   const wire::IcrcVerdict verdict =
-      icrc_.check(arrival.path, arrival.identification, arrival.datagram, nullptr, true, arrival.index);
+      icrc_.check(arrival.path, arrival.identification, arrival.datagram, &found, true, likely);
   if (verdict == wire::IcrcVerdict::Bad || (verdict == wire::IcrcVerdict::Solved && config_.refuse_solved_icrc))
     return false;
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
+  arrival.first_identification = static_cast<std::uint16_t>(found - arrival.index);
+  const auto next = static_cast<std::uint16_t>(found + 1);
+  if (arrival.index == 0 && qp != nullptr && found != 0) qp->next_identification = next;
   return true;
 }
 
@@ -71,7 +79,7 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
                            std::span<const std::byte> bytes, std::size_t segment_bytes) {
   wire::Packet packet;
   Qp* last = nullptr;
-  Arrival arrival{path, identification, {}, 0};
+  Arrival arrival{path, identification, {}};
   do {
     arrival.datagram = bytes.first(std::min(segment_bytes, bytes.size()));
     bytes = bytes.subspan(arrival.datagram.size());
@@ -83,14 +91,13 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
     settle_broken_queues(now);
     const std::uint32_t more = handle_run(now, arrival, *qp, packet, bytes);
     bytes = bytes.subspan(more * segment_bytes);
-    arrival.index = static_cast<std::uint16_t>(arrival.index + more);
   } while (!bytes.empty());
   if (last != nullptr) schedule(now, *last);
 }
 
 // Middles of a message that follow `packet` in its train: what judges them is looked at once, each is checked and
 // stored. Returns how many; the next is one to be judged by itself.
-std::uint32_t Nic::handle_run(Instant now, Arrival arrival, Qp& qp, const wire::Packet& packet,
+std::uint32_t Nic::handle_run(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
                               std::span<const std::byte> bytes) {
   const std::size_t size = arrival.datagram.size(), payload = packet.payload.size();
   if (bytes.size() < size || !wire::repeats(arrival.datagram, bytes.first(size))) return 0;
@@ -101,7 +108,7 @@ std::uint32_t Nic::handle_run(Instant now, Arrival arrival, Qp& qp, const wire::
     const std::span<const std::byte> next = bytes.subspan(count * size, size);
     if (!wire::repeats(arrival.datagram, next)) break;
     arrival.datagram = next;
-    if (!passes_icrc(arrival) ||
+    if (!passes_icrc(arrival, &qp) ||
         !core::dma_write(run.to + count * payload, next.subspan(wire::kBthBytes, payload), false))
       break;
   }
@@ -112,7 +119,7 @@ std::uint32_t Nic::handle_run(Instant now, Arrival arrival, Qp& qp, const wire::
 }
 
 // The queue pair that took it, if one did. `likely` saves the look-up when it is the one.
-Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::Packet& packet) {
+Nic::Qp* Nic::handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet& packet) {
   const wire::Path& path = arrival.path;
   const std::span<const std::byte> datagram = arrival.datagram;
   const auto refuse = [this](DropReason reason) {
@@ -129,7 +136,7 @@ Nic::Qp* Nic::handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::
   const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
   if (reason != DropReason::None) return refuse(reason);
 
-  if (!passes_icrc(arrival)) return refuse(DropReason::BadIcrc);
+  if (!passes_icrc(arrival, qp)) return refuse(DropReason::BadIcrc);
   if (!management && qp->path != verbena::local::Path::Roce) [[unlikely]] {
     if (qp->path == verbena::local::Path::Local) return refuse(DropReason::WrongPath);
     paths_->handle_packet(now, qp->qpn());

@@ -181,10 +181,10 @@ class Nic final {
  private:
   // ingress.cc
   struct Arrival;
-  Qp* handle_one(Instant now, const Arrival& arrival, Qp* likely, wire::Packet& packet);
-  std::uint32_t handle_run(Instant now, Arrival arrival, Qp& qp, const wire::Packet& packet,
+  Qp* handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet& packet);
+  std::uint32_t handle_run(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
                            std::span<const std::byte> bytes);
-  bool passes_icrc(const Arrival& arrival);
+  bool passes_icrc(Arrival& arrival, Qp* qp);
   wire::DropReason admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const;
   wire::DropReason admit_management(const wire::Packet& packet) const;
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }

@@ -37,8 +37,13 @@ unsigned Sender::read_errors(SocketCounters& counters) {
   return count;
 }
 
-// Counts what the network reported; the kernel's own remarks only leave their MTU.
 unsigned Sender::read_errors_of(std::size_t source, SocketCounters& counters) {
+  const std::optional<ConnectedSocket>& connected = habits_[source].socket;
+  return read_queue(fd(source), counters) + (connected ? read_queue(connected->fd(), counters) : 0);
+}
+
+// Counts what the network reported; the kernel's own remarks only leave their MTU.
+unsigned Sender::read_queue(int fd, SocketCounters& counters) {
   unsigned count = 0;
   for (unsigned i = 0; i < kReadAtOnce; ++i) {
     SocketAddress peer;
@@ -48,7 +53,7 @@ unsigned Sender::read_errors_of(std::size_t source, SocketCounters& counters) {
     header.msg_namelen = peer.size;
     header.msg_control = control.data();
     header.msg_controllen = control.size();
-    if (::recvmsg(fd(source), &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    if (::recvmsg(fd, &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
     sock_extended_err report{};
     if (!find_report(header, report)) continue;
     const int error = static_cast<int>(report.ee_errno);

@@ -87,6 +87,37 @@ TEST(SendErrors, dead_ipv6_peer_is_named) {
   EXPECT_EQ(error->error, ECONNREFUSED);
 }
 
+// By then they leave by a socket connected to that peer, which learns of it with its next send.
+TEST(SendErrors, dead_peer_that_one_datagram_after_the_other_goes_to_is_named_and_costs_none) {
+  SocketSet from = open_automatic();
+  SocketSet peer = open_automatic();
+  constexpr unsigned kMany = 200;
+  TrainBuilder builder(from);
+  for (unsigned i = 0; i < kMany; ++i) builder.add(peer.address(), 100, 100);
+  builder.add(kDead, 100, 100);
+  const auto send_all = [&] {
+    for (OutTrain& train : builder.trains()) {
+      train.finished = false;
+      train.sent = 0;
+      EXPECT_EQ(from.send({&train, 1}), 1u);
+    }
+  };
+  send_all();
+  EXPECT_EQ(collect(peer, kMany).size(), kMany);
+  const Gid gone = peer.address();
+  { const SocketSet closed = std::move(peer); }
+  send_all();
+  from.read_errors();
+  std::vector<Gid> accused;
+  while (const auto error = from.poll_error()) {
+    EXPECT_EQ(error->error, ECONNREFUSED);
+    accused.push_back(error->peer);
+  }
+  EXPECT_THAT(accused, ::testing::UnorderedElementsAre(gone, kDead));
+  EXPECT_EQ(from.counters().sent_datagrams, 2 * (kMany + 1));
+  EXPECT_EQ(from.counters().dropped_datagrams, 0u);
+}
+
 TEST(SendErrors, repeated_errors_of_one_peer_are_told_once_and_counted_all) {
   SocketSet from = open_automatic();
   TrainBuilder builder(from);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "soft/wire/opcode.h"
 
 namespace verbena::soft::udp {
 namespace {
@@ -28,6 +29,11 @@ void put_note(std::byte* buffer, std::size_t& used, int level, int type, T value
   std::memcpy(buffer + used, &head, sizeof head);
   std::memcpy(buffer + used + CMSG_LEN(0), &value, sizeof value);
   used += CMSG_SPACE(sizeof value);
+}
+
+// Whether socket options have said all of the path.
+bool is_usual(const wire::Path& path, std::uint8_t usual_hop_limit) {
+  return path.traffic_class == 0 && path.hop_limit == usual_hop_limit && path.flow_label == 0;
 }
 
 // What of the path a socket option has not said already. Returns the bytes of control buffer used.
@@ -69,14 +75,14 @@ bool is_segmentation_refusal(int error) { return error == EIO || error == EINVAL
 
 }  // namespace
 
-Sender::Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const Gid& local,
-               std::uint32_t scope, unsigned max_segments, std::uint8_t hop_limit)
+Sender::Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const LocalAddress& local,
+               const SocketOptions& options, unsigned max_segments)
     : sockets_(std::move(sockets)),
       ports_(std::move(ports)),
       local_(local),
-      scope_(scope),
+      options_(options),
       max_segments_(std::max(max_segments, 1u)),
-      hop_limit_(hop_limit),
+      habits_(sockets_.size()),
       batch_(kBatch),
       batch_bytes_(kBatch),
       peers_(kBatch),
@@ -88,7 +94,45 @@ Sender::Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports
   VERBENA_ASSERT(!sockets_.empty() && sockets_.size() <= 64 && sockets_.size() == ports_.size());
 }
 
+void Sender::may_connect(bool yes) {
+  may_connect_ = yes;
+  if (!yes)
+    for (Habit& habit : habits_) habit = {};
+}
+
+// Of one datagram in one piece, of which socket options say all that its path does. False: it goes as others do.
+bool Sender::send_alone(OutTrain& train, SocketCounters& counters) {
+  constexpr std::size_t kLeastBytes = wire::kBthBytes + wire::kIcrcBytes;
+  if (!may_connect_ || train.finished || train.datagrams != 1 || train.pieces.size() != 1 ||
+      train.pieces[0].iov_len < kLeastBytes || !is_usual(train.path, options_.hop_limit))
+    return false;
+  Habit& habit = habits_[train.source_index];
+  if (habit.path != train.path) habit = {train.path, 0, std::move(habit.socket)};
+  ++habit.count;
+  const bool connected = habit.socket && habit.socket->leads_to(train.path);
+  if (!connected && habit.count < kAloneBeforeConnecting) return false;
+  check(train);
+  if (!connected) {
+    habit.socket = ConnectedSocket::open(fd(train.source_index), local_, options_, train.path);
+    may_connect_ = habit.socket.has_value();
+    if (!may_connect_) return false;
+  }
+  ++counters.send_calls;
+  if (!habit.socket->send({static_cast<std::byte*>(train.pieces[0].iov_base), train.pieces[0].iov_len})) {
+    read_errors_of(train.source_index, counters);
+    habit = {};
+    return false;
+  }
+  train.sent = 1;
+  train.finished = true;
+  ++counters.sent_trains;
+  ++counters.sent_datagrams;
+  counters.sent_bytes += train.pieces[0].iov_len;
+  return true;
+}
+
 unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
+  if (trains.size() == 1 && send_alone(trains[0], counters)) return 1;
   std::uint64_t wanted = 0;
   for (const OutTrain& train : trains) {
     if (train.finished) continue;
@@ -121,8 +165,8 @@ bool Sender::flush_source(std::size_t source, std::span<OutTrain> trains, Socket
 }
 
 void Sender::check(const OutTrain& train) const {
-  VERBENA_ASSERT(train.path.source == local_ && train.path.source_port == ports_[train.source_index]);
-  VERBENA_ASSERT(train.path.destination.is_ipv4() == local_.is_ipv4());
+  VERBENA_ASSERT(train.path.source == local_.gid && train.path.source_port == ports_[train.source_index]);
+  VERBENA_ASSERT(train.path.destination.is_ipv4() == local_.gid.is_ipv4());
   VERBENA_ASSERT(train.datagrams >= 1 && train.datagrams <= singles_.size());
   VERBENA_ASSERT(!train.pieces.empty() && train.pieces.size() <= kMaxTrainPieces);
 }
@@ -134,9 +178,9 @@ void Sender::fill(std::size_t slot, OutTrain& train) {
                  bytes > train.segment_bytes * (train.datagrams - 1));
   batch_[slot] = &train;
   batch_bytes_[slot] = bytes;
-  peers_[slot] = SocketAddress(train.path.destination, train.path.destination_port, scope_);
+  peers_[slot] = SocketAddress(train.path.destination, train.path.destination_port, local_.interface_index);
   std::byte* control = controls_[slot].bytes.data();
-  std::size_t used = put_path_notes(train.path, hop_limit_, control);
+  std::size_t used = put_path_notes(train.path, options_.hop_limit, control);
   if (train.datagrams > 1)
     put_note(control, used, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(train.segment_bytes));
   msghdr& header = headers_[slot].msg_hdr;
@@ -238,10 +282,10 @@ std::size_t Sender::cut_into_singles(const OutTrain& train) {
 // ICRC drops those after the first, and the retransmission, built for max_segments() = 1, repairs it.
 bool Sender::send_singles(std::size_t source, OutTrain& train, SocketCounters& counters) {
   check(train);
-  SocketAddress peer(train.path.destination, train.path.destination_port, scope_);
+  SocketAddress peer(train.path.destination, train.path.destination_port, local_.interface_index);
   const std::size_t count = cut_into_singles(train);
   Control control;
-  const std::size_t used = put_path_notes(train.path, hop_limit_, control.bytes.data());
+  const std::size_t used = put_path_notes(train.path, options_.hop_limit, control.bytes.data());
   for (std::size_t i = 0; i < count; ++i) {
     msghdr& header = singles_[i].msg_hdr;
     header.msg_name = &peer.any;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "soft/driver/udp/connected_socket.h"
 #include "soft/driver/udp/counters.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/udp/socket_address.h"
@@ -21,8 +22,8 @@ inline constexpr std::size_t kMaxTrainBytes = 65'000;
 inline constexpr std::size_t kMaxTrainPieces = 1'024;  // UIO_MAXIOV
 
 // Datagrams of one flow that leave together: all of segment_bytes but the last, which may be shorter, never
-// empty. On IPv4 datagram i of a train carries identification i. The pieces, laid end to end, are the
-// datagrams.
+// empty. On IPv4 datagram i of a train carries identification i, unless it is alone: then it may carry another, and its
+// last four bytes are made the ICRC that goes with it. The pieces, laid end to end, are the datagrams.
 struct OutTrain {
   unsigned source_index = 0;  // path.source_port is the port of this sending socket
   wire::Path path;
@@ -46,15 +47,16 @@ struct SendError {
 // One thread at a time.
 class Sender {
  public:
-  // Sockets are bound, non-blocking and unconnected (a connected one counts identifications of its own). max_segments 1
-  // means no segmentation offload.
-  Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const Gid& local,
-         std::uint32_t scope, unsigned max_segments, std::uint8_t hop_limit);
+  // Sockets are bound, non-blocking and unconnected. max_segments 1 means no segmentation offload.
+  Sender(std::vector<Descriptor> sockets, std::vector<std::uint16_t> ports, const LocalAddress& local,
+         const SocketOptions& options, unsigned max_segments);
 
   std::size_t sources() const { return sockets_.size(); }
   std::uint16_t source_port(std::size_t index) const { return ports_[index]; }
   int fd(std::size_t index) const { return sockets_[index].get(); }
   unsigned max_segments() const { return max_segments_; }
+  // Whether datagrams that leave alone may carry another identification than 0.
+  void may_connect(bool yes);
 
   // Sends what is not finished, in order within each source; one sendmmsg per source and 64 trains.
   // Returns how many trains of the span are finished; with fewer than all, a socket is full: call again
@@ -71,11 +73,20 @@ class Sender {
   enum class Outcome { Retry, Dropped, Full };
   static constexpr std::size_t kBatch = 64;
   static constexpr std::size_t kErrorsKept = 64;
+  static constexpr unsigned kAloneBeforeConnecting = 64;
 
   struct Control {
     alignas(std::max_align_t) std::array<std::byte, 96> bytes;
   };
 
+  // Where a port sends single datagrams to one peer again and again, they leave by a socket connected to it.
+  struct Habit {
+    wire::Path path;  // of the last datagram that left alone
+    unsigned count = 0;
+    std::optional<ConnectedSocket> socket;
+  };
+
+  bool send_alone(OutTrain& train, SocketCounters& counters);
   bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);
   bool flush(std::size_t source, std::size_t count, SocketCounters& counters);
   bool send_singles(std::size_t source, OutTrain& train, SocketCounters& counters);
@@ -84,14 +95,16 @@ class Sender {
   void check(const OutTrain& train) const;
   Outcome judge(std::size_t source, const Gid& peer, int error, unsigned& attempts, SocketCounters& counters);
   unsigned read_errors_of(std::size_t source, SocketCounters& counters);
+  unsigned read_queue(int fd, SocketCounters& counters);
   void record(const SendError& error, SocketCounters& counters);
 
   std::vector<Descriptor> sockets_;
   std::vector<std::uint16_t> ports_;
-  Gid local_;
-  std::uint32_t scope_;
+  LocalAddress local_;
+  SocketOptions options_;
   unsigned max_segments_;
-  std::uint8_t hop_limit_;
+  std::vector<Habit> habits_;  // one for each socket
+  bool may_connect_ = true;
   unsigned local_mtu_hint_ = 0;  // what the kernel said with its last local EMSGSIZE
 
   // The batch being sent; slot i belongs to *batch_[i].

@@ -3,7 +3,6 @@
 // send. Knows datagrams and paths, nothing of queue pairs.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,27 +12,13 @@
 #include "soft/driver/udp/interfaces.h"
 #include "soft/driver/udp/receiver.h"
 #include "soft/driver/udp/sender.h"
+#include "soft/driver/udp/socket_options.h"
 #include "verbena/base/result.h"
 
 namespace verbena::soft::udp {
 
 // What SO_RCVBUF grants a user at most unless the administrator raised net.core.rmem_max.
 inline constexpr unsigned kUsualReceiveBuffer = 212'992;
-inline constexpr std::uint16_t kFirstSourcePort = 0xc000;
-
-struct SocketOptions {
-  unsigned sending_sockets = 4;  // 1 … 64
-  unsigned receive_slots = 16;   // trains one receive call can bring, 64 KiB of address space each
-  // Asked of SO_RCVBUF, which grants up to net.core.rmem_max and books double.
-  unsigned receive_buffer_bytes = 8u << 20;
-  unsigned send_buffer_bytes = 8u << 20;
-  bool segmentation = true;  // UDP_SEGMENT
-  bool coalescing = true;    // UDP_GRO
-  std::uint8_t hop_limit = 64;
-  // Whether arrivals tell their traffic class and hop limit, at some 50 ns each; otherwise their paths say 0 and 64.
-  bool report_ip_fields = false;
-  unsigned busy_poll_us = 0;  // SO_BUSY_POLL; ignored where the kernel refuses
-};
 
 // One thread at a time; it may be a different one each time when something else orders them.
 class SocketSet {

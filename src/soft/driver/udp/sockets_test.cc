@@ -8,6 +8,7 @@
 
 #include <set>
 
+#include "soft/driver/udp/sending_socket.h"
 #include "soft/driver/udp/test_sockets.h"
 
 namespace verbena::soft::udp {

@@ -6,6 +6,7 @@
 #include <linux/ipv6.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/byte_order.h"
@@ -142,6 +143,79 @@ TEST_F(WireImage, ipv4_train_counts_its_identification_up_from_zero) {
   for (unsigned i = 0; i < 3; ++i)
     EXPECT_EQ(captured[15 + i], image(builder.trains()[1].path, i, builder.datagram(1, i)))
         << "datagram " << i;
+}
+
+// Datagrams that leave one by one, to the same peer each time. Their identifications; each must be what the ICRC says.
+std::vector<unsigned> identifications_of(const std::vector<Bytes>& captured) {
+  std::vector<unsigned> all;
+  for (const Bytes& bytes : captured) {
+    wire::IpDatagram datagram;
+    EXPECT_EQ(wire::parse_ip(bytes, datagram), wire::DropReason::None);
+    wire::IcrcVerifier verifier;
+    EXPECT_EQ(verifier.check(datagram.path, datagram.identification, datagram.payload, nullptr),
+              wire::IcrcVerdict::Exact);
+    all.push_back(datagram.identification);
+  }
+  return all;
+}
+OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes) {
+  OutTrain& out = builder.add(kThere, bytes, bytes);
+  const std::span<std::byte> datagram{static_cast<std::byte*>(out.pieces[0].iov_base), bytes};
+  const std::size_t covered = bytes - wire::kIcrcBytes;
+  wire::store_icrc(&datagram[covered], wire::icrc_of(out.path, 0, datagram.first(covered)));
+  return out;
+}
+
+constexpr std::size_t kMany = 100;  // more than it takes to connect
+
+std::size_t send_one_by_one(SocketSet& sockets, TrainBuilder& builder) {
+  std::size_t sent = 0;
+  for (OutTrain& train : builder.trains()) sent += sockets.send({&train, 1});
+  return sent;
+}
+
+TEST_F(WireImage, ipv4_datagrams_alone_count_on_and_their_icrc_says_so) {
+  SocketSet sockets = open_at(kHere);
+  TrainBuilder builder(sockets);
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i);
+  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
+  const std::vector<unsigned> seen = identifications_of(capture(kMany));
+  ASSERT_EQ(seen.size(), kMany);
+  const auto first = std::find_if(seen.begin(), seen.end(), [](unsigned i) { return i != 0; });
+  ASSERT_LT(first, seen.end() - 2) << "none left by a connected socket";
+  for (auto next = first + 1; next != seen.end(); ++next) EXPECT_EQ(*next, (next[-1] + 1) & 0xffff);
+  // A train begins with 0 all the same, and changes nothing for those after it.
+  TrainBuilder more(sockets);
+  more.add(kThere, 3'000, 1'000);
+  add_with_icrc(more, 60);
+  ASSERT_EQ(send_one_by_one(sockets, more), 2u);
+  const auto captured = capture(4);
+  ASSERT_EQ(captured.size(), 4u);
+  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(captured[i], image(more.trains()[0].path, i, more.datagram(0, i)));
+  EXPECT_EQ(identifications_of({captured[3]}).front(), (seen.back() + 1) & 0xffff);
+}
+
+TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_reported) {
+  SocketOptions options;
+  options.report_ip_fields = true;
+  SocketSet sockets = open_at(kHere, options);
+  TrainBuilder builder(sockets);
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i);
+  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
+  EXPECT_EQ(identifications_of(capture(kMany)), std::vector<unsigned>(kMany, 0));
+}
+
+TEST_F(WireImage, what_options_do_not_say_leaves_by_no_connected_socket) {
+  SocketSet sockets = open_at(kHere);
+  TrainBuilder builder(sockets);
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i).path.traffic_class = 4;
+  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
+  for (const Bytes& bytes : capture(kMany)) {
+    wire::IpDatagram datagram;
+    ASSERT_EQ(wire::parse_ip(bytes, datagram), wire::DropReason::None);
+    EXPECT_EQ(datagram.path.traffic_class, 4);
+    EXPECT_EQ(datagram.identification, 0);
+  }
 }
 
 TEST_F(WireImage, ipv6_train_is_as_we_would_write_it) {
