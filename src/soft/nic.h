@@ -184,7 +184,14 @@ class Nic final {
   Qp* handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet& packet);
   std::uint32_t handle_run(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
                            std::span<const std::byte> bytes);
-  bool passes_icrc(Arrival& arrival, Qp* qp);
+  // Of a peer's port: the identification that its next datagram likely has.
+  struct Expected {
+    Gid source;
+    std::uint16_t port = 0;
+    std::uint16_t identification = 0;
+  };
+  Expected& expected_of(const wire::Path& path);
+  bool passes_icrc(Arrival& arrival);
   wire::DropReason admit(const Qp& qp, const wire::Path& path, const wire::Packet& packet) const;
   wire::DropReason admit_management(const wire::Packet& packet) const;
   void drop(wire::DropReason reason) { ++counters_.dropped[static_cast<std::size_t>(reason)]; }
@@ -246,6 +253,7 @@ class Nic final {
   core::MemoryTable memory_;
   Counters counters_;
   wire::IcrcVerifier icrc_;
+  std::array<Expected, 64> expected_;
   std::unique_ptr<cm::Manager> cm_;
   Paths* paths_ = nullptr;
   std::size_t attached_ = 0;  // queue pairs on rings

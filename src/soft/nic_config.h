@@ -19,8 +19,6 @@ struct NicConfig {
   std::vector<std::uint16_t> source_ports{0xC000};  // data leaves from these; a queue pair keeps one
   IdSlot ids;  // queue pair numbers and communication ids are drawn from it
   std::uint16_t pkey = 0xffff;
-  // Strict: an IPv4 identification that cannot be seen must be 0 or the place in the train.
-  bool refuse_solved_icrc = false;
   std::uint32_t max_queue_pairs = 16384;
   std::uint32_t max_completion_queues = 16384;
   std::uint32_t max_completion_entries = 1u << 22;

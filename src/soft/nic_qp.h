@@ -41,7 +41,6 @@ struct Nic::Qp final : core::QueuePair {
     bool linked = false;
   };
   std::array<Hook, kListCount> hooks;
-  std::uint16_t next_identification = 0;  // likely, of the peer's next train; see passes_icrc()
   Instant timer_at = Instant::never();  // of its live entry in the device's heap
 
   std::atomic<bool> doorbell{false};

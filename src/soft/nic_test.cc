@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <numeric>
 
 namespace verbena::soft {
@@ -247,6 +248,63 @@ TEST_F(TwoDevices, check_all_of_an_icrc_where_identifications_count_up) {
   }
   EXPECT_EQ(b.nic.counters().rcvd_pkts, 8u);
   EXPECT_EQ(b.nic.counters().icrc_solved, 2u);  // 0xfffc, and 1: 0 is always likely, and tells of no counting
+}
+
+// Numbered as one socket sends: a train takes one number, and its datagrams count on from it.
+TEST_F(TwoDevices, check_all_of_an_icrc_where_trains_and_queue_pairs_of_a_port_are_counted) {
+  std::vector<Nic::CreatedQp> ours{a.qp}, theirs{b.qp};
+  for (int i = 0; i < 12; ++i) {  // of four ports: some share one
+    ours.push_back(a.make_qp());
+    theirs.push_back(b.make_qp());
+    a.bring_up(ours.back(), b, theirs.back());
+    b.bring_up(theirs.back(), a, ours.back());
+  }
+  std::map<std::uint16_t, std::uint16_t> next;
+  std::uint64_t packets = 0;
+  const ScatterGather local = a.at(0, 5000);
+  for (int round = 0; round < 3; ++round) {
+    for (const Nic::CreatedQp& qp : ours) {
+      const SendRequest write = request(SendOpcode::RdmaWrite, local, 0);
+      ASSERT_TRUE(qp.queues->post_send({&write, 1}));
+      a.nic.ring_doorbell(*qp.queues);
+    }
+    a.nic.handle_doorbells(now);
+    std::vector<std::byte> bytes, whole;
+    while (a.nic.poll_transmit(now, Nic::Acks::Flush, train)) {
+      std::uint16_t& number = next.try_emplace(train.path().source_port, 1000).first->second;
+      whole.clear();
+      for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
+        train.flatten(i, bytes);
+        const std::size_t covered = bytes.size() - wire::kIcrcBytes;
+        const auto identification = static_cast<std::uint16_t>(number + i);
+        wire::store_icrc(&bytes[covered], wire::icrc_of(train.path(), identification, {bytes.data(), covered}));
+        whole.insert(whole.end(), bytes.begin(), bytes.end());
+      }
+      ++number;
+      packets += train.datagrams();
+      b.nic.handle_datagrams(now, train.path(), std::nullopt, whole, train.segment_bytes());
+    }
+    move(b, a);
+  }
+  EXPECT_EQ(b.nic.counters().rcvd_pkts, packets);
+  EXPECT_EQ(packets, 3u * 13 * 5);
+  EXPECT_EQ(b.nic.counters().icrc_solved, next.size());
+}
+
+TEST_F(TwoDevices, have_nothing_to_send_for_what_cannot_leave_yet) {
+  QueuePairAttributes reset;
+  reset.state = QueuePairState::Reset;
+  ASSERT_TRUE(b.nic.modify_qp(now, b.qp.qpn, reset, AttributeMask::State));  // nobody answers
+  const ScatterGather local = a.at(0, 16);
+  for (int i = 0; i < 300; ++i)  // more than the window admits
+    if (!a.qp.queues->post_send(std::array{request(SendOpcode::RdmaWrite, local, 0)})) break;
+  a.nic.ring_doorbell(*a.qp.queues);
+  a.nic.handle_doorbells(now);
+  while (a.nic.poll_transmit(now, Nic::Acks::Flush, train)) continue;
+  a.nic.handle_post(now, *a.qp.queues);
+  EXPECT_TRUE(a.nic.transmit_waits());
+  EXPECT_FALSE(a.nic.poll_transmit(now, Nic::Acks::Flush, train));
+  EXPECT_FALSE(a.nic.transmit_waits());
 }
 
 TEST_F(TwoDevices, recover_from_every_single_loss) {

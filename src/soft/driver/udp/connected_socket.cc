@@ -7,9 +7,12 @@
 
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
+#include <netinet/udp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
@@ -26,8 +29,8 @@ bool bind_beside(int beside, int fd, const LocalAddress& local, std::uint16_t po
   const bool may =
       set_option(beside, SOL_SOCKET, SO_REUSEADDR, 1) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   const bool bound = may && bind_to(fd, local, port) == 0;
-  for (const int one : {beside, fd}) set_option(one, SOL_SOCKET, SO_REUSEADDR, 0);
-  return bound;
+  const bool closed = set_option(beside, SOL_SOCKET, SO_REUSEADDR, 0) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+  return bound && closed;
 }
 
 bool is_time_stamp(msghdr& header) {
@@ -38,6 +41,24 @@ bool is_time_stamp(msghdr& header) {
     return report.ee_origin == SO_EE_ORIGIN_TIMESTAMPING;
   }
   return false;
+}
+
+bool send_segmented(int fd, std::span<std::byte> train, std::size_t segment_bytes) {
+  if (train.size() <= segment_bytes) return ::send(fd, train.data(), train.size(), MSG_DONTWAIT) >= 0;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))> control{};
+  iovec piece{train.data(), train.size()};
+  msghdr header{};
+  header.msg_iov = &piece;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* const note = CMSG_FIRSTHDR(&header);
+  note->cmsg_level = IPPROTO_UDP;
+  note->cmsg_type = UDP_SEGMENT;
+  note->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+  const auto size = static_cast<std::uint16_t>(segment_bytes);
+  std::memcpy(CMSG_DATA(note), &size, sizeof size);
+  return ::sendmsg(fd, &header, MSG_DONTWAIT) >= 0;
 }
 
 // What a datagram to ourselves was numbered: with the time at which it left the kernel reports it whole, from
@@ -71,13 +92,15 @@ std::optional<std::uint16_t> ask_identification(int fd, const SocketAddress& our
 
 std::optional<ConnectedSocket> ConnectedSocket::open(int beside, const LocalAddress& local,
                                                      const SocketOptions& options, const wire::Path& path) {
-  auto socket = make_sending_socket(local.gid, options);
-  if (!socket || !bind_beside(beside, socket->get(), local, path.source_port)) return std::nullopt;
+  auto made = make_sending_socket(local.gid, options);
+  if (!made) return std::nullopt;
+  OwnDescriptor socket(std::move(*made));
   const SocketAddress peer(path.destination, path.destination_port, local.interface_index);
-  if (::connect(socket->get(), &peer.any, peer.size) != 0) return std::nullopt;
-  std::optional<ConnectedSocket> made{ConnectedSocket(std::move(*socket), path)};
-  if (path.is_ipv4() && !made->learn_identification(local)) return std::nullopt;
-  return made;
+  if (!bind_beside(beside, socket.get(), local, path.source_port) || ::connect(socket.get(), &peer.any, peer.size) != 0)
+    return std::nullopt;
+  std::optional<ConnectedSocket> connected{ConnectedSocket(std::move(socket), path)};
+  if (path.is_ipv4() && !connected->learn_identification(local)) return std::nullopt;
+  return connected;
 }
 
 // Twice: it must count by one.
@@ -90,19 +113,27 @@ bool ConnectedSocket::learn_identification(const LocalAddress& local) {
   return true;
 }
 
-void ConnectedSocket::set_icrc(std::span<std::byte> datagram, std::uint16_t identification) const {
-  const std::size_t covered = datagram.size() - wire::kIcrcBytes;
-  wire::store_icrc(&datagram[covered], icrc_.over(identification, datagram.size(), datagram.first(covered)));
+void ConnectedSocket::set_icrcs(std::span<std::byte> train, std::size_t segment_bytes,
+                                std::uint16_t identification) const {
+  if (!path_.is_ipv4()) return;
+  for (; !train.empty(); ++identification) {
+    const std::span<std::byte> datagram = train.first(std::min(segment_bytes, train.size()));
+    const std::size_t covered = datagram.size() - wire::kIcrcBytes;
+    wire::store_icrc(&datagram[covered], icrc_.over(identification, datagram.size(), datagram.first(covered)));
+    train = train.subspan(datagram.size());
+  }
 }
 
-bool ConnectedSocket::send(std::span<std::byte> datagram) {
-  if (path_.is_ipv4()) set_icrc(datagram, identification_);
-  if (::send(fd(), datagram.data(), datagram.size(), MSG_DONTWAIT) >= 0) {
+// However many datagrams leave, the kernel counts one.
+ConnectedSocket::Sent ConnectedSocket::send(std::span<std::byte> train, std::size_t segment_bytes) {
+  set_icrcs(train, segment_bytes, identification_);
+  if (send_segmented(fd(), train, segment_bytes)) {
     ++identification_;
-    return true;
+    return Sent::Yes;
   }
-  if (path_.is_ipv4()) set_icrc(datagram, 0);
-  return false;
+  const Sent sent = errno == EAGAIN ? Sent::Full : Sent::No;  // full before it was numbered
+  set_icrcs(train, segment_bytes, 0);
+  return sent;
 }
 
 }  // namespace verbena::soft::udp

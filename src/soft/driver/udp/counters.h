@@ -10,6 +10,7 @@ struct SocketCounters {
   std::uint64_t send_calls = 0;  // system calls
   std::uint64_t sent_trains = 0;
   std::uint64_t sent_datagrams = 0;
+  std::uint64_t sent_connected = 0;     // of the datagrams, by a socket connected to their peer
   std::uint64_t sent_bytes = 0;         // UDP payload
   std::uint64_t dropped_datagrams = 0;  // the kernel refused them for good; each has an error
   std::uint64_t send_full = 0;          // sends cut short because a socket or a queue below it was full

@@ -57,10 +57,8 @@ unsigned Sender::read_queue(int fd, SocketCounters& counters) {
     sock_extended_err report{};
     if (!find_report(header, report)) continue;
     const int error = static_cast<int>(report.ee_errno);
-    if (report.ee_origin == SO_EE_ORIGIN_LOCAL) {
-      if (error == EMSGSIZE) local_mtu_hint_ = report.ee_info;
-      continue;
-    }
+    if (report.ee_origin == SO_EE_ORIGIN_LOCAL && error == EMSGSIZE) local_mtu_hint_ = report.ee_info;
+    if (report.ee_origin != SO_EE_ORIGIN_ICMP && report.ee_origin != SO_EE_ORIGIN_ICMP6) continue;
     SendError found;
     found.peer = peer.gid();
     found.error = error;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "soft/driver/udp/sockets.h"
 #include "soft/driver/udp/test_sockets.h"
@@ -116,6 +120,34 @@ TEST(SendErrors, dead_peer_that_one_datagram_after_the_other_goes_to_is_named_an
   EXPECT_THAT(accused, ::testing::UnorderedElementsAre(gone, kDead));
   EXPECT_EQ(from.counters().sent_datagrams, 2 * (kMany + 1));
   EXPECT_EQ(from.counters().dropped_datagrams, 0u);
+  EXPECT_GT(from.counters().sent_connected, kMany / 2);
+}
+
+// A copy of the connected socket in the child would get what is said of the peer, and keep the port.
+TEST(SendErrors, dead_peer_is_named_to_who_forked_a_child_that_lives_on) {
+  SocketSet from = open_automatic();
+  SocketSet live = open_automatic();
+  SocketSet peer = open_automatic();
+  const Gid gone = peer.address();
+  constexpr unsigned kMany = 500;
+  const auto send_many = [&from](const Gid& to) {
+    TrainBuilder builder(from);
+    for (unsigned i = 0; i < kMany; ++i) builder.add(to, 100, 100);
+    for (OutTrain& train : builder.trains()) EXPECT_EQ(from.send({&train, 1}), 1u);
+    return from.counters().sent_connected;
+  };
+  EXPECT_GT(send_many(gone), 0u);
+  { const SocketSet closed = std::move(peer); }
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (;;) ::pause();
+  const std::uint64_t before = send_many(gone);
+  from.read_errors();
+  const auto error = from.poll_error();
+  EXPECT_TRUE(error && error->peer == gone);
+  EXPECT_GT(send_many(live.address()), before);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(SendErrors, repeated_errors_of_one_peer_are_told_once_and_counted_all) {

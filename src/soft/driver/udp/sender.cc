@@ -100,39 +100,66 @@ void Sender::may_connect(bool yes) {
     for (Habit& habit : habits_) habit = {};
 }
 
-// Of one datagram in one piece, of which socket options say all that its path does. False: it goes as others do.
-bool Sender::send_alone(OutTrain& train, SocketCounters& counters) {
+// In one piece, and socket options say all that its path does.
+bool Sender::is_small(const OutTrain& train) const {
+  constexpr unsigned kMostDatagrams = 4;
   constexpr std::size_t kLeastBytes = wire::kBthBytes + wire::kIcrcBytes;
-  if (!may_connect_ || train.finished || train.datagrams != 1 || train.pieces.size() != 1 ||
-      train.pieces[0].iov_len < kLeastBytes || !is_usual(train.path, options_.hop_limit))
+  if (train.finished || train.sent != 0 || train.pieces.size() != 1 || !is_usual(train.path, options_.hop_limit))
     return false;
+  const std::size_t last = train.pieces[0].iov_len - (train.datagrams - 1) * train.segment_bytes;
+  return train.datagrams <= std::min(kMostDatagrams, max_segments_) && last >= kLeastBytes;
+}
+
+// It may be for lack of something that is there later, or of this peer.
+void Sender::give_up_connection(std::size_t source, SocketCounters& counters) {
+  read_errors_of(source, counters);
+  Habit& habit = habits_[source];
+  habit.socket.reset();
+  habit.count = 0;
+  habit.patience = std::min(4 * habit.patience, kMostPatience);
+}
+
+std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, SocketCounters& counters) {
   Habit& habit = habits_[train.source_index];
-  if (habit.path != train.path) habit = {train.path, 0, std::move(habit.socket)};
-  ++habit.count;
-  const bool connected = habit.socket && habit.socket->leads_to(train.path);
-  if (!connected && habit.count < kAloneBeforeConnecting) return false;
+  if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket)};
+  if (habit.count < habit.patience) {
+    ++habit.count;
+    return std::nullopt;
+  }
   check(train);
-  if (!connected) {
-    habit.socket = ConnectedSocket::open(fd(train.source_index), local_, options_, train.path);
-    may_connect_ = habit.socket.has_value();
-    if (!may_connect_) return false;
-  }
-  ++counters.send_calls;
-  if (!habit.socket->send({static_cast<std::byte*>(train.pieces[0].iov_base), train.pieces[0].iov_len})) {
+  if (!habit.socket || !habit.socket->leads_to(train.path)) {
     read_errors_of(train.source_index, counters);
-    habit = {};
-    return false;
+    habit.socket.reset();  // there is one beside another at most
+    habit.socket = ConnectedSocket::open(fd(train.source_index), local_, options_, train.path);
   }
-  train.sent = 1;
+  auto sent = ConnectedSocket::Sent::No;
+  const iovec& piece = train.pieces[0];
+  if (habit.socket) {
+    ++counters.send_calls;
+    sent = habit.socket->send({static_cast<std::byte*>(piece.iov_base), piece.iov_len}, train.segment_bytes);
+  }
+  if (sent == ConnectedSocket::Sent::No) {
+    give_up_connection(train.source_index, counters);
+    return std::nullopt;
+  }
+  if (sent == ConnectedSocket::Sent::Full) return sent;
+  train.sent = train.datagrams;
   train.finished = true;
   ++counters.sent_trains;
-  ++counters.sent_datagrams;
-  counters.sent_bytes += train.pieces[0].iov_len;
-  return true;
+  counters.sent_datagrams += train.datagrams;
+  counters.sent_connected += train.datagrams;
+  counters.sent_bytes += piece.iov_len;
+  return sent;
 }
 
 unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
-  if (trains.size() == 1 && send_alone(trains[0], counters)) return 1;
+  if (may_connect_ && trains.size() == 1 && is_small(trains[0])) {
+    const auto sent = send_connected(trains[0], counters);
+    if (sent == ConnectedSocket::Sent::Full) ++counters.send_full;
+    if (sent) return sent == ConnectedSocket::Sent::Yes ? 1 : 0;
+  } else {
+    for (const OutTrain& train : trains) habits_[train.source_index].count = 0;
+  }
   std::uint64_t wanted = 0;
   for (const OutTrain& train : trains) {
     if (train.finished) continue;

@@ -22,8 +22,9 @@ inline constexpr std::size_t kMaxTrainBytes = 65'000;
 inline constexpr std::size_t kMaxTrainPieces = 1'024;  // UIO_MAXIOV
 
 // Datagrams of one flow that leave together: all of segment_bytes but the last, which may be shorter, never
-// empty. On IPv4 datagram i of a train carries identification i, unless it is alone: then it may carry another, and its
-// last four bytes are made the ICRC that goes with it. The pieces, laid end to end, are the datagrams.
+// empty. On IPv4 datagram i of a train carries identification i, unless the train is small and the only one: then it
+// may count from another, and the last four bytes of each datagram are made the ICRC that goes with it. The pieces,
+// laid end to end, are the datagrams.
 struct OutTrain {
   unsigned source_index = 0;  // path.source_port is the port of this sending socket
   wire::Path path;
@@ -55,7 +56,7 @@ class Sender {
   std::uint16_t source_port(std::size_t index) const { return ports_[index]; }
   int fd(std::size_t index) const { return sockets_[index].get(); }
   unsigned max_segments() const { return max_segments_; }
-  // Whether datagrams that leave alone may carry another identification than 0.
+  // Whether identifications may count from another than 0.
   void may_connect(bool yes);
 
   // Sends what is not finished, in order within each source; one sendmmsg per source and 64 trains.
@@ -73,20 +74,27 @@ class Sender {
   enum class Outcome { Retry, Dropped, Full };
   static constexpr std::size_t kBatch = 64;
   static constexpr std::size_t kErrorsKept = 64;
-  static constexpr unsigned kAloneBeforeConnecting = 64;
+  static constexpr unsigned kSmallBeforeConnecting = 64;
+  static constexpr unsigned kMostPatience = 1u << 20;
 
   struct Control {
     alignas(std::max_align_t) std::array<std::byte, 96> bytes;
   };
 
-  // Where a port sends single datagrams to one peer again and again, they leave by a socket connected to it.
+  // Where a port sends nothing but small trains to one peer, one after the other, they leave by a socket connected to
+  // it. What is large, or leaves with others, does not, and begins the count anew: in a queue below, what leaves by one
+  // socket may overtake what left by another.
   struct Habit {
-    wire::Path path;  // of the last datagram that left alone
-    unsigned count = 0;
+    wire::Path path;     // of the last small train
+    unsigned count = 0;  // of such trains in a row
+    unsigned patience = kSmallBeforeConnecting;
     std::optional<ConnectedSocket> socket;
   };
 
-  bool send_alone(OutTrain& train, SocketCounters& counters);
+  bool is_small(const OutTrain& train) const;
+  // Nothing: it goes as others do.
+  std::optional<ConnectedSocket::Sent> send_connected(OutTrain& train, SocketCounters& counters);
+  void give_up_connection(std::size_t source, SocketCounters& counters);
   bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);
   bool flush(std::size_t source, std::size_t count, SocketCounters& counters);
   bool send_singles(std::size_t source, OutTrain& train, SocketCounters& counters);

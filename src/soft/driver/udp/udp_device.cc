@@ -109,6 +109,7 @@ class UdpPort final : public Port {
            {{"udp_send_calls", c.send_calls},
             {"udp_sent_trains", c.sent_trains},
             {"udp_sent_datagrams", c.sent_datagrams},
+            {"udp_sent_connected", c.sent_connected},
             {"udp_dropped_datagrams", c.dropped_datagrams},
             {"udp_send_full", c.send_full},
             {"udp_send_errors", c.send_errors},

@@ -145,7 +145,7 @@ TEST_F(WireImage, ipv4_train_counts_its_identification_up_from_zero) {
         << "datagram " << i;
 }
 
-// Datagrams that leave one by one, to the same peer each time. Their identifications; each must be what the ICRC says.
+// Of datagrams; each must be what the ICRC says.
 std::vector<unsigned> identifications_of(const std::vector<Bytes>& captured) {
   std::vector<unsigned> all;
   for (const Bytes& bytes : captured) {
@@ -158,11 +158,15 @@ std::vector<unsigned> identifications_of(const std::vector<Bytes>& captured) {
   }
   return all;
 }
-OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes) {
-  OutTrain& out = builder.add(kThere, bytes, bytes);
-  const std::span<std::byte> datagram{static_cast<std::byte*>(out.pieces[0].iov_base), bytes};
-  const std::size_t covered = bytes - wire::kIcrcBytes;
-  wire::store_icrc(&datagram[covered], wire::icrc_of(out.path, 0, datagram.first(covered)));
+OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t segment, const Gid& to = kThere) {
+  OutTrain& out = builder.add(to, bytes, segment);
+  std::span<std::byte> rest{static_cast<std::byte*>(out.pieces[0].iov_base), bytes};
+  for (std::uint16_t i = 0; !rest.empty(); ++i) {
+    const std::span<std::byte> datagram = rest.first(std::min(segment, rest.size()));
+    const std::size_t covered = datagram.size() - wire::kIcrcBytes;
+    wire::store_icrc(&datagram[covered], wire::icrc_of(out.path, i, datagram.first(covered)));
+    rest = rest.subspan(datagram.size());
+  }
   return out;
 }
 
@@ -174,25 +178,44 @@ std::size_t send_one_by_one(SocketSet& sockets, TrainBuilder& builder) {
   return sent;
 }
 
-TEST_F(WireImage, ipv4_datagrams_alone_count_on_and_their_icrc_says_so) {
+TEST_F(WireImage, ipv4_small_trains_to_one_peer_count_on_and_their_icrcs_say_so) {
   SocketSet sockets = open_at(kHere);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i);
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i);
   ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
   const std::vector<unsigned> seen = identifications_of(capture(kMany));
   ASSERT_EQ(seen.size(), kMany);
   const auto first = std::find_if(seen.begin(), seen.end(), [](unsigned i) { return i != 0; });
   ASSERT_LT(first, seen.end() - 2) << "none left by a connected socket";
   for (auto next = first + 1; next != seen.end(); ++next) EXPECT_EQ(*next, (next[-1] + 1) & 0xffff);
-  // A train begins with 0 all the same, and changes nothing for those after it.
-  TrainBuilder more(sockets);
-  more.add(kThere, 3'000, 1'000);
-  add_with_icrc(more, 60);
-  ASSERT_EQ(send_one_by_one(sockets, more), 2u);
-  const auto captured = capture(4);
-  ASSERT_EQ(captured.size(), 4u);
-  for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(captured[i], image(more.trains()[0].path, i, more.datagram(0, i)));
-  EXPECT_EQ(identifications_of({captured[3]}).front(), (seen.back() + 1) & 0xffff);
+  const unsigned last = seen.back();
+
+  TrainBuilder two(sockets);  // a message and an acknowledgement
+  add_with_icrc(two, 28 + 20, 28);
+  add_with_icrc(two, 28, 28);
+  ASSERT_EQ(send_one_by_one(sockets, two), 2u);
+  const std::vector<unsigned> expected{(last + 1) & 0xffff, (last + 2) & 0xffff, (last + 2) & 0xffff};
+  EXPECT_EQ(identifications_of(capture(3)), expected);
+
+  TrainBuilder large(sockets);  // and what is small behind it
+  add_with_icrc(large, 8'000, 1'000);
+  add_with_icrc(large, 60, 60);
+  ASSERT_EQ(send_one_by_one(sockets, large), 2u);
+  EXPECT_EQ(identifications_of(capture(9)), (std::vector<unsigned>{0, 1, 2, 3, 4, 5, 6, 7, 0}));
+}
+
+TEST_F(WireImage, ipv4_small_trains_to_one_peer_after_another_count_on_for_each) {
+  SocketSet sockets = open_at(kHere);
+  std::uint64_t before = 0;
+  for (const Gid& peer : {kThere, Gid::from_ipv4(10, 99, 0, 3), kThere}) {
+    TrainBuilder builder(sockets);
+    for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 60, 60, peer);
+    ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
+    EXPECT_EQ(identifications_of(capture(kMany)).size(), kMany);
+    const std::uint64_t connected = sockets.counters().sent_connected;
+    EXPECT_GT(connected, before + 20);
+    before = connected;
+  }
 }
 
 TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_reported) {
@@ -200,15 +223,16 @@ TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_report
   options.report_ip_fields = true;
   SocketSet sockets = open_at(kHere, options);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i);
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i);
   ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
   EXPECT_EQ(identifications_of(capture(kMany)), std::vector<unsigned>(kMany, 0));
+  EXPECT_EQ(sockets.counters().sent_connected, 0u);
 }
 
 TEST_F(WireImage, what_options_do_not_say_leaves_by_no_connected_socket) {
   SocketSet sockets = open_at(kHere);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i).path.traffic_class = 4;
+  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i).path.traffic_class = 4;
   ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
   for (const Bytes& bytes : capture(kMany)) {
     wire::IpDatagram datagram;
