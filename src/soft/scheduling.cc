@@ -99,10 +99,12 @@ void Nic::handle_post(Instant now, core::QueuePair& queues) {
   settle_broken_queues(now);
 }
 
-// Something was posted.
+// Something was posted. Whether it can leave is seen when it is asked for.
 void Nic::look_at_queues(Instant now, Qp& qp) {
   qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
-  if (qp.local != nullptr && qp.local->link) [[unlikely]]
+  if (qp.path == verbena::local::Path::Roce)
+    append(kReady, qp);
+  else if (qp.local != nullptr && qp.local->link)
     append(kLocalReady, qp);  // what is due is found where it is written
   else
     schedule(now, qp);

@@ -169,14 +169,15 @@ bool HostDevice::transmit(bool found_nothing, When when) {
   bool more = nic_.packets_wait();
   for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
     std::size_t count = 0;
-    while (count < kTrainsPerBatch) {
+    bool alone = false;
+    while (count < kTrainsPerBatch && !alone) {
       const bool flush = found_nothing || sent_any || count != 0;
-      if (!nic_.poll_transmit(turn_, Nic::Acks::Owed, *trains_[count]) &&
-          !(flush && nic_.poll_transmit(turn_, acks, *trains_[count])))
-        break;
+      const bool due = nic_.poll_transmit(turn_, Nic::Acks::Owed, *trains_[count]);
+      if (!due && !(flush && nic_.poll_transmit(turn_, acks, *trains_[count]))) break;
       ++count;
+      alone = due && count == 1 && !nic_.transmit_waits();  // it leaves before what is owed is looked at
     }
-    more = count == kTrainsPerBatch;
+    more = count == kTrainsPerBatch || (alone && nic_.packets_wait());
     sent_any = sent_any || count != 0;
     if (count != 0) send_batch(count);
   }
