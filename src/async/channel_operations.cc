@@ -221,7 +221,7 @@ void Channel::complete(Operation& operation, const Completion& completion, std::
   engine_.forget(operation);
   const Operation::Request& r = operation.request_;
   if (completion.status == CompletionStatus::Success) {
-    OperationOutcome outcome;
+    OperationOutcome& outcome = operation.outcome_;  // cleared since it was started
     outcome.kind = completion.opcode;
     outcome.qpn = qpn_;
     outcome.bytes = r.is_receive ? completion.byte_count : static_cast<std::uint32_t>(r.bytes);
@@ -230,7 +230,7 @@ void Channel::complete(Operation& operation, const Completion& completion, std::
       outcome.bytes = 8;
       outcome.value = cells_[slot];
     }
-    return operation.finish(outcome);
+    return operation.end();
   }
   if (completion.status == CompletionStatus::Flushed) return operation.fail(flush_error(operation));
   const auto what = subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey);

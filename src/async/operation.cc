@@ -56,6 +56,7 @@ void Operation::settle() {
   if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
 }
 
+// The callback may destroy *this.
 void Operation::end() {
   settle();
   if (call_ != nullptr) call_(*this);
@@ -64,12 +65,6 @@ void Operation::end() {
 void Operation::drop_callback() {
   if (destroy_ != nullptr) destroy_(*this);
   call_ = destroy_ = nullptr;
-}
-
-// The callback may destroy *this: end() comes last.
-void Operation::finish(const OperationOutcome& outcome) {
-  outcome_ = outcome;
-  end();
 }
 
 void Operation::fail(Error error) {

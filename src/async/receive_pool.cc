@@ -165,12 +165,12 @@ void ReceivePoolState::handle_completion(const Completion& completion) {
   Channel* const channel = channel_of(completion.qpn);
   if (completion.status == CompletionStatus::Success) {
     if (channel != nullptr) channel->note_heard();
-    OperationOutcome outcome;
+    OperationOutcome& outcome = operation.outcome_;  // cleared since it was started
     outcome.kind = completion.opcode;
     outcome.bytes = completion.byte_count;
     outcome.qpn = completion.qpn;
     if (completion.with_immediate) outcome.immediate = load_be32(completion.immediate.data());
-    return operation.finish(outcome);
+    return operation.end();
   }
   if (completion.status == CompletionStatus::Flushed)
     return operation.fail(flush_error(operation, completion.qpn));

@@ -152,7 +152,6 @@ class [[nodiscard]] Operation {
   Operation(OperationQueue& queue, const Request& request);
   void start(OperationQueue& queue, const Request& request);
   void drop_callback();
-  void finish(const OperationOutcome& outcome);
   void fail(Error error);
   void end();
   void settle();

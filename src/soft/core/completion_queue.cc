@@ -8,23 +8,6 @@ namespace verbena::core {
 CompletionQueue::CompletionQueue(CqId id, std::uint32_t capacity)
     : id_(id), capacity_(capacity), ring_(std::bit_ceil(capacity)) {}
 
-CompletionQueue::Pushed CompletionQueue::push(const Completion& completion, bool solicited) {
-  const SpinGuard guard(lock_);
-  const std::uint32_t head = head_.load(std::memory_order_relaxed);
-  if (overrun_) return Pushed::Lost;
-  if (head - tail_.load(std::memory_order_relaxed) >= capacity_) {
-    overrun_ = true;
-    return Pushed::Overrun;
-  }
-  ring_[head & (ring_.size() - 1)] = completion;
-  head_.store(head + 1, std::memory_order_release);
-  const bool wakes = armed_ == Armed::Next || (armed_ == Armed::Solicited &&
-                                               (solicited || completion.status != CompletionStatus::Success));
-  if (!wakes) return Pushed::Stored;
-  armed_ = Armed::No;
-  return Pushed::Notify;
-}
-
 void CompletionQueue::remove(Qpn qpn) {
   const SpinGuard guard(lock_);
   const std::uint32_t head = head_.load(std::memory_order_relaxed);

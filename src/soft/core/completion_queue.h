@@ -23,8 +23,27 @@ class CompletionQueue {
   // Overrun: the queue is full, the completion is lost and the queue is broken from now on; said
   // once, then Lost. Notify: stored, and an armed event is due.
   enum class Pushed : std::uint8_t { Stored, Notify, Overrun, Lost };
-  // Device side.
-  Pushed push(const Completion& completion, bool solicited);
+  // Device side. `write` sets every member of the completion, in its place: one that was just put together elsewhere
+  // could be copied only when all its parts have reached the cache. `wakes`: solicited, or failed.
+  template <class Write>
+  Pushed push(bool wakes, Write write) {
+    const SpinGuard guard(lock_);
+    const std::uint32_t head = head_.load(std::memory_order_relaxed);
+    if (overrun_) return Pushed::Lost;
+    if (head - tail_.load(std::memory_order_relaxed) >= capacity_) {
+      overrun_ = true;
+      return Pushed::Overrun;
+    }
+    write(ring_[head & (ring_.size() - 1)]);
+    head_.store(head + 1, std::memory_order_release);
+    if (armed_ == Armed::No || (armed_ == Armed::Solicited && !wakes)) return Pushed::Stored;
+    armed_ = Armed::No;
+    return Pushed::Notify;
+  }
+  Pushed push(const Completion& completion, bool solicited) {
+    return push(solicited || completion.status != CompletionStatus::Success,
+                [&completion](Completion& at) { at = completion; });
+  }
   // Removes the completions of one queue pair. Device side.
   void remove(Qpn qpn);
 

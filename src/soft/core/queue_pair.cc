@@ -106,8 +106,8 @@ void QueuePair::apply(const QueuePairAttributes& v, AttributeMask mask) {
   if (has(M::DestinationQpn)) a.destination = v.destination;
 }
 
-void QueuePair::push(CompletionQueue& cq, const Completion& completion, bool solicited) {
-  switch (cq.push(completion, solicited)) {
+void QueuePair::follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed) {
+  switch (pushed) {
     case CompletionQueue::Pushed::Stored:
     case CompletionQueue::Pushed::Lost:
       return;
@@ -124,21 +124,21 @@ void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte
   const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
   const bool failed = status != CompletionStatus::Success;
   if (failed && recall_ != nullptr) recall_->recall();
-  Completion completion;
-  completion.id = wqe.id;
-  completion.status = status;
-  completion.opcode = completion_opcode(wqe.opcode);
-  completion.byte_count = byte_count;
-  completion.qpn = qpn_;
-  completion.vendor_error = vendor_error;
+  const std::uint64_t id = wqe.id;  // whoever posts may have its place
+  const CompletionOpcode opcode = completion_opcode(wqe.opcode);
   send_queue_.retire_oldest();
-  if (wanted || (failed && !planted(PlantedBug::LoseUnsignaledError)))
-    push(*init_.send_cq, completion, false);
-}
-
-void QueuePair::complete_receive(const Completion& completion, bool solicited) {
-  open_receive = {};
-  push(*init_.receive_cq, completion, solicited);
+  if (!wanted && (!failed || planted(PlantedBug::LoseUnsignaledError))) return;
+  const auto pushed = init_.send_cq->push(failed, [&](Completion& completion) {
+    completion.id = id;
+    completion.status = status;
+    completion.opcode = opcode;
+    completion.with_immediate = false;
+    completion.immediate = {};
+    completion.byte_count = byte_count;
+    completion.qpn = qpn_;
+    completion.vendor_error = vendor_error;
+  });
+  follow_up(*init_.send_cq, pushed);
 }
 
 void QueuePair::enter_error(std::optional<AsyncEventType> event) {

@@ -80,8 +80,16 @@ class QueuePair {
   void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0);
   // `recall` outlives its use here; null: nobody reads the memory of requests but this device.
   void set_recall(RequestRecall* recall) { recall_ = recall; }
-  // Outcome of a receive that was taken.
-  void complete_receive(const Completion& completion, bool solicited);
+  // Outcome of a receive that was taken. `write` and `wakes`: see CompletionQueue::push().
+  template <class Write>
+  void complete_receive(bool wakes, Write write) {
+    open_receive = {};
+    follow_up(*init_.receive_cq, init_.receive_cq->push(wakes, write));
+  }
+  void complete_receive(const Completion& completion, bool solicited) {
+    open_receive = {};
+    follow_up(*init_.receive_cq, init_.receive_cq->push(completion, solicited));
+  }
 
   // Puts the queue pair into ERR. `event`: what to tell the application, if anything.
   // All requests still queued end as flushed, in order, one completion each. Of a shared receive queue only
@@ -99,7 +107,7 @@ class QueuePair {
   void raise(AsyncEventType type) { events_.of_qp(type, qpn_); }
 
  private:
-  void push(CompletionQueue& cq, const Completion& completion, bool solicited);
+  void follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed);
   void apply(const QueuePairAttributes& values, AttributeMask mask);
   void flush_sends();
   void flush_receives();

@@ -52,7 +52,7 @@ PostStatus SendQueue::check(const SendRequest& request, std::uint64_t* length) c
 
 void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint32_t length) {
   SendWqe& wqe = wqes_[index & mask_];
-  wqe = SendWqe{};
+  // One by one: what is put together elsewhere could be copied only when all its parts have reached the cache.
   wqe.id = request.id;
   wqe.remote_address = request.remote_address;
   wqe.compare = request.compare;
@@ -63,6 +63,10 @@ void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint3
   wqe.opcode = request.opcode;
   wqe.flags = request.flags;
   wqe.sge_count = static_cast<std::uint8_t>(request.local.size());
+  wqe.started = false;
+  wqe.first_psn = {};
+  wqe.packets = 0;
+  wqe.bytes_before = 0;
   if (has_flag(request.flags, SendFlags::Inline)) {
     if (length == 0) return;
     if (!inline_) inline_ = std::make_unique<std::byte[]>(std::size_t{capacity_} * max_inline_);

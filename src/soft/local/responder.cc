@@ -117,15 +117,17 @@ void Responder::finish(Instant now) {
 }
 
 void Responder::complete_receive(CompletionOpcode opcode) {
-  Completion completion;
-  completion.id = receive_.id;
-  completion.opcode = opcode;
-  completion.byte_count = request_.length;
-  completion.qpn = link_.qp.qpn();
-  completion.with_immediate =
-      request_.opcode == SendOpcode::SendWithImmediate || request_.opcode == SendOpcode::RdmaWriteWithImmediate;
-  completion.immediate = request_.immediate;
-  link_.qp.complete_receive(completion, request_.solicited);
+  link_.qp.complete_receive(request_.solicited, [&](Completion& completion) {
+    completion.id = receive_.id;
+    completion.status = CompletionStatus::Success;
+    completion.opcode = opcode;
+    completion.with_immediate =
+        request_.opcode == SendOpcode::SendWithImmediate || request_.opcode == SendOpcode::RdmaWriteWithImmediate;
+    completion.immediate = request_.immediate;
+    completion.byte_count = request_.length;
+    completion.qpn = link_.qp.qpn();
+    completion.vendor_error = 0;
+  });
 }
 
 void Responder::push_fetch() {

@@ -132,19 +132,19 @@ bool Responder::touch_memory(const wire::Packet& packet) {
 
 void Responder::complete_receive(const wire::Packet& packet, CompletionOpcode opcode,
                                  std::uint32_t byte_count) {
-  Completion completion;
-  completion.id = receive_.id;
-  completion.opcode = opcode;
-  completion.byte_count = byte_count;
-  completion.qpn = link_.qp.qpn();
-  if (packet.info().has(wire::kImmDt)) {
-    completion.with_immediate = true;
-    completion.immediate = packet.immediate;
-    if (planted(PlantedBug::WriteWithImmediateDropsImmediate) &&
-        opcode == CompletionOpcode::ReceiveRdmaWithImmediate)
-      completion.immediate = {};
-  }
-  link_.qp.complete_receive(completion, packet.bth.solicited);
+  link_.qp.complete_receive(packet.bth.solicited, [&](Completion& completion) {
+    completion.id = receive_.id;
+    completion.status = CompletionStatus::Success;
+    completion.opcode = opcode;
+    completion.with_immediate = packet.info().has(wire::kImmDt);
+    completion.immediate = {};
+    if (completion.with_immediate && !(planted(PlantedBug::WriteWithImmediateDropsImmediate) &&
+                                       opcode == CompletionOpcode::ReceiveRdmaWithImmediate))
+      completion.immediate = packet.immediate;
+    completion.byte_count = byte_count;
+    completion.qpn = link_.qp.qpn();
+    completion.vendor_error = 0;
+  });
 }
 
 void Responder::execute_send(const wire::Packet& packet) {

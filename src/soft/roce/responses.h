@@ -41,9 +41,9 @@ class ResponseQueue {
   std::size_t size() const { return count_; }
   Response& front() { return ring_[head_]; }
   const Response& front() const { return ring_[head_]; }
-  Response& back() { return ring_[(head_ + count_ - 1) % ring_.size()]; }
+  Response& back() { return at(count_ - 1); }
   void pop() {
-    head_ = (head_ + 1) % ring_.size();
+    head_ = place_of(1);
     --count_;
   }
   void clear() { count_ = 0; }
@@ -70,7 +70,7 @@ class ResponseQueue {
   std::size_t pending_fetches() const {
     std::size_t n = 0;
     for (std::size_t i = 0; i < count_; ++i) {
-      const Response& response = ring_[(head_ + i) % ring_.size()];
+      const Response& response = at(i);
       const bool fetch = response.kind == Response::Kind::Read || response.kind == Response::Kind::Atomic;
       n += fetch && !response.again ? 1 : 0;
     }
@@ -78,6 +78,14 @@ class ResponseQueue {
   }
 
  private:
+  // The i-th place from the front on, i at most the size of the ring: a division would take as long as all else here.
+  std::size_t place_of(std::size_t i) const {
+    const std::size_t place = head_ + i;
+    return place < ring_.size() ? place : place - ring_.size();
+  }
+  Response& at(std::size_t i) { return ring_[place_of(i)]; }
+  const Response& at(std::size_t i) const { return ring_[place_of(i)]; }
+
   static bool is_fetch(Response::Kind kind) { return kind == Response::Kind::Read || kind == Response::Kind::Atomic; }
 
   void grow() {
