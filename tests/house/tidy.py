@@ -20,12 +20,15 @@ DIAGNOSTIC = re.compile(r"^(.*?:\d+:\d+: (?:warning|error): .*)$", re.MULTILINE)
 
 PLACELESS = re.compile(r"^error: invalid case style for .*$", re.MULTILINE)
 
+# What clang does not know, quoted or not.
+ONLY_GNU = re.compile(r' "?-m(?:tune-ctrl|memcpy-strategy|memset-strategy)=[^ "]*"?')
+
 Outcome = namedtuple("Outcome", "files cached violations")
 
 
 def one_command(root, path):
     """A compile_commands.json for one file of root."""
-    command = f"clang++ -std=c++20 -c {path}"
+    command = f'clang++ -std=c++20 "-mtune-ctrl=^one,^two" -mmemset-strategy=loop:-1:noalign -c {path}'
     return json.dumps([{"directory": root, "file": os.path.join(root, path), "command": command}])
 
 
@@ -41,6 +44,16 @@ def chosen(root, build):
     return commands
 
 
+def write_for_clang(build, folder):
+    """The build tree's compile_commands.json, into folder, without what only g++ takes."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        entries = json.load(file)
+    for entry in entries:
+        entry["command"] = ONLY_GNU.sub("", entry.get("command", ""))
+    with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
+        json.dump(entries, file)
+
+
 def key_of(tree, path, command, common):
     digest = hashlib.sha256(common)
     digest.update(command.encode())
@@ -49,10 +62,10 @@ def key_of(tree, path, command, common):
     return digest.hexdigest()
 
 
-def look(root, build, path):
-    """Diagnostics of clang-tidy for one file; [] when it is clean."""
+def look(root, commands, path):
+    """Diagnostics of clang-tidy for one file; [] when it is clean. commands: folder of its compile_commands.json."""
     ran = subprocess.run(
-        ["clang-tidy", "--quiet", "-p", build, "--extra-arg=-Wno-unknown-warning-option",
+        ["clang-tidy", "--quiet", "-p", commands, "--extra-arg=-Wno-unknown-warning-option",
          "--extra-arg=-Wno-ignored-optimization-argument", os.path.join(root, path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
     # A name without a place is one the compiler made up (the type of a requires expression): nobody can mend it.
@@ -66,13 +79,14 @@ def check(root, build, jobs):
     tree = SourceTree(root)
     clean = os.path.join(build, "tidy-clean")
     os.makedirs(clean, exist_ok=True)
+    write_for_clang(build, clean)
     version = subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, check=True).stdout
     common = version + tree.text(".clang-tidy").encode()
     keys = {path: key_of(tree, path, command, common) for path, command in chosen(root, build).items()}
     waiting = [path for path, key in keys.items() if not os.path.exists(os.path.join(clean, key))]
     reported = set()
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        for path, diagnostics in zip(waiting, pool.map(lambda p: look(root, build, p), waiting)):
+        for path, diagnostics in zip(waiting, pool.map(lambda p: look(root, clean, p), waiting)):
             reported.update(d.replace(root + "/", "") for d in diagnostics)
             if not diagnostics:
                 with open(os.path.join(clean, keys[path]), "w", encoding="utf-8"):
