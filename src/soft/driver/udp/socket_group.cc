@@ -11,14 +11,11 @@
 #include <cerrno>
 
 #include "soft/driver/udp/bound_socket.h"
+#include "soft/driver/udp/socket_options.h"
 #include "soft/driver/udp/steering.h"
 
 namespace verbena::soft::udp {
 namespace {
-
-bool set(int fd, int level, int name, int value) {
-  return ::setsockopt(fd, level, name, &value, sizeof value) == 0;
-}
 
 // Not bound yet.
 Result<std::vector<Descriptor>> make_others(const LocalAddress& local) {
@@ -26,11 +23,11 @@ Result<std::vector<Descriptor>> make_others(const LocalAddress& local) {
   for (unsigned place = 1; place <= kLobby; ++place) {
     auto socket = make_udp_socket(local.gid);
     if (!socket) return std::move(socket).error();
-    set(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
+    set_option(socket->get(), SOL_SOCKET, SO_REUSEPORT, 1);
     // The kernel asks any of the group whether datagrams may be joined.
-    set(socket->get(), IPPROTO_UDP, UDP_GRO, 1);
+    set_option(socket->get(), IPPROTO_UDP, UDP_GRO, 1);
     // Peers may send UDP checksum 0; see configure_receiver.
-    if (!local.gid.is_ipv4()) set(socket->get(), IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
+    if (!local.gid.is_ipv4()) set_option(socket->get(), IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
     all.push_back(std::move(*socket));
   }
   return all;
@@ -69,7 +66,7 @@ Result<std::vector<Descriptor>> join_others(int first, const LocalAddress& local
     SocketCounters uncounted;
     for (auto trains = strays.receive(uncounted); !trains.empty(); trains = strays.receive(uncounted)) stray(trains[0]);
   };
-  set(first, SOL_SOCKET, SO_REUSEPORT, 1);
+  set_option(first, SOL_SOCKET, SO_REUSEPORT, 1);
   int error = 0;
   for (std::size_t i = 0; i < others->size() && error == 0; ++i) {
     error = bind_to((*others)[i].get(), local, wire::kRocePort);
@@ -80,11 +77,11 @@ Result<std::vector<Descriptor>> join_others(int first, const LocalAddress& local
   wait_for_decided_datagrams();
   gather();
   if (error != 0) {
-    set(first, SOL_SOCKET, SO_REUSEPORT, 0);
+    set_option(first, SOL_SOCKET, SO_REUSEPORT, 0);
     return Error::from_errno(error, "share " + to_string(local.gid, wire::kRocePort));
   }
   // Nobody reads those of the slots yet.
-  for (std::size_t i = 0; i + 1 < others->size(); ++i) set((*others)[i].get(), SOL_SOCKET, SO_RCVBUF, 0);
+  for (std::size_t i = 0; i + 1 < others->size(); ++i) set_option((*others)[i].get(), SOL_SOCKET, SO_RCVBUF, 0);
   return others;
 }
 
