@@ -98,14 +98,14 @@ class Channel final : public OperationQueue, private EventHandler {
   Result<void> open();
   void handle_event(const provider::Event& event) override;
 
-  std::optional<Error> refusal(const Operation& operation) const;
-  std::optional<Error> post(Operation& operation) override;
-  std::optional<Error> post_send(Operation& operation, std::uint32_t slot);
-  std::optional<Error> post_receive(Operation& operation, std::uint32_t slot);
+  Refusal refusal(const Operation& operation) const;
+  Refusal post(Operation& operation) override;
+  Refusal post_send(Operation& operation, std::uint32_t slot);
+  Refusal post_receive(Operation& operation, std::uint32_t slot);
   Result<ScatterGather> atomic_cell(std::uint32_t slot);
   void complete_keep_alive(const Completion& completion);
   void complete(Operation& operation, const Completion& completion, std::uint32_t slot);
-  std::optional<Error> refused(const Operation& operation, PostStatus status) const;
+  Refusal refused(const Operation& operation, PostStatus status) const;
   std::string subject(const Operation& operation) const;
   Error flush_error(const Operation& operation) const;
   void expect_keep_alive(Instant at);

@@ -31,53 +31,48 @@ std::string Channel::subject(const Operation& operation) const {
 }
 
 // What this side can know to be wrong before the device sees it.
-std::optional<Error> Channel::refusal(const Operation& operation) const {
+OperationQueue::Refusal Channel::refusal(const Operation& operation) const {
   const Operation::Request& r = operation.request_;
-  if (end_) return Error(end_code(), subject(operation) + ": " + end_text());
+  if (end_) return refuse(end_code(), subject(operation) + ": " + end_text());
   if (r.is_receive && options_.pool != nullptr)
-    return Error(ErrorCode::InvalidArgument,
-                 subject(operation) + ": this connection takes its receives from a ReceivePool; start them there");
+    return refuse(ErrorCode::InvalidArgument,
+                  subject(operation) + ": this connection takes its receives from a ReceivePool; start them there");
   if (r.asked_segments > Operation::kMaxSegments)
-    return Error(ErrorCode::InvalidArgument, subject(operation) + ": " + std::to_string(r.asked_segments) +
-                                                 " segments, at most " +
-                                                 std::to_string(Operation::kMaxSegments));
+    return refuse(ErrorCode::InvalidArgument, subject(operation) + ": " + std::to_string(r.asked_segments) +
+                                                  " segments, at most " + std::to_string(Operation::kMaxSegments));
   const bool one_sided =
       !r.is_receive && r.opcode != SendOpcode::Send && r.opcode != SendOpcode::SendWithImmediate;
   const std::uint64_t needs = is_atomic(r.opcode) ? 8 : r.bytes;
   if (one_sided && needs > r.remote_length)
-    return Error(ErrorCode::InvalidArgument, subject(operation) + ": the remote memory named is only " +
-                                                 std::to_string(r.remote_length) + " bytes long");
+    return refuse(ErrorCode::InvalidArgument, subject(operation) + ": the remote memory named is only " +
+                                                  std::to_string(r.remote_length) + " bytes long");
   if (one_sided && is_atomic(r.opcode) && r.remote_address % 8 != 0)
-    return Error(ErrorCode::InvalidArgument,
-                 subject(operation) + ": the remote address is not a multiple of 8");
-  return std::nullopt;
+    return refuse(ErrorCode::InvalidArgument, subject(operation) + ": the remote address is not a multiple of 8");
+  return {};
 }
 
-std::optional<Error> Channel::post(Operation& operation) {
-  if (std::optional<Error> error = refusal(operation)) return error;
+OperationQueue::Refusal Channel::post(Operation& operation) {
+  if (Refusal error = refusal(operation)) return error;
   Slots& slots = slots_of(operation);
-  if (slots.free.empty())
-    return Error(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.in_flight()) +
-                                           " are in flight; " + describe::refusal(PostStatus::QueueFull));
-  const std::uint32_t slot = slots.free.back();
-  std::optional<Error> error =
-      operation.request_.is_receive ? post_receive(operation, slot) : post_send(operation, slot);
+  if (slots.none_free())
+    return refuse(ErrorCode::QueueFull, subject(operation) + ": " + std::to_string(slots.in_flight()) +
+                                            " are in flight; " + describe::refusal(PostStatus::QueueFull));
+  const std::uint32_t slot = slots.next();
+  Refusal error = operation.request_.is_receive ? post_receive(operation, slot) : post_send(operation, slot);
   if (error) return error;
   slots.take({.operation = &operation});
   operation.slot_ = slot;
-  return std::nullopt;
+  return {};
 }
 
-std::optional<Error> Channel::refused(const Operation& operation, PostStatus status) const {
-  if (status == PostStatus::Ok) return std::nullopt;
+OperationQueue::Refusal Channel::refused(const Operation& operation, PostStatus status) const {
   ErrorCode code = ErrorCode::InvalidArgument;
   if (status == PostStatus::QueueFull) code = ErrorCode::QueueFull;
   if (status == PostStatus::WrongState) code = ErrorCode::WrongState;
-  return Error(code, subject(operation) + ": " + describe::refusal(status), to_errno(status),
-               ErrorDomain::Errno);
+  return refuse(code, subject(operation) + ": " + describe::refusal(status), to_errno(status), ErrorDomain::Errno);
 }
 
-std::optional<Error> Channel::post_send(Operation& operation, std::uint32_t slot) {
+OperationQueue::Refusal Channel::post_send(Operation& operation, std::uint32_t slot) {
   const Operation::Request& r = operation.request_;
   SendRequest request;
   request.id = id_of(slot);
@@ -92,24 +87,26 @@ std::optional<Error> Channel::post_send(Operation& operation, std::uint32_t slot
   ScatterGather cell;
   if (is_atomic(r.opcode)) {
     auto found = atomic_cell(slot);
-    if (!found) return found.error();
+    if (!found) return std::make_unique<Error>(found.error());
     cell = *found;
     request.local = {&cell, 1};
   }
-  return refused(operation, ops_->post_send({&request, 1}).status);
+  const PostStatus status = ops_->post_send({&request, 1}).status;
+  return status == PostStatus::Ok ? nullptr : refused(operation, status);
 }
 
-std::optional<Error> Channel::post_receive(Operation& operation, std::uint32_t slot) {
+OperationQueue::Refusal Channel::post_receive(Operation& operation, std::uint32_t slot) {
   const Operation::Request& r = operation.request_;
   const ReceiveRequest request{id_of(kReceive | slot), {r.segments.data(), r.segment_count}};
-  return refused(operation, ops_->post_receive({&request, 1}).status);
+  const PostStatus status = ops_->post_receive({&request, 1}).status;
+  return status == PostStatus::Ok ? nullptr : refused(operation, status);
 }
 
 Result<ScatterGather> Channel::atomic_cell(std::uint32_t slot) {
   if (!cells_registered_) {
-    cells_ = std::make_unique<std::uint64_t[]>(sends_.all.size());
+    cells_ = std::make_unique<std::uint64_t[]>(sends_.all().size());
     const auto address = reinterpret_cast<std::uintptr_t>(cells_.get());
-    auto info = device_.context().register_memory(options_.domain, cells_.get(), sends_.all.size() * 8,
+    auto info = device_.context().register_memory(options_.domain, cells_.get(), sends_.all().size() * 8,
                                                   address, Access::LocalWrite, -1);
     if (!info) return info.error();
     cells_key_ = info->lkey;
@@ -135,9 +132,9 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
   engine_.note_activity();
   for (const SendRequest& original : requests) {
     if (overran()) return {PostStatus::WrongState, total.posted};
-    if (sends_.free.empty()) return {PostStatus::QueueFull, total.posted};
+    if (sends_.none_free()) return {PostStatus::QueueFull, total.posted};
     SendRequest request = original;
-    request.id = id_of(sends_.free.back());
+    request.id = id_of(sends_.next());
     request.flags = original.flags | SendFlags::Signaled;
     if (const PostResult one = ops_->post_send({&request, 1}); !one) return {one.status, total.posted};
     sends_.take({.tells_success = has_flag(original.flags, SendFlags::Signaled), .id = original.id});
@@ -158,8 +155,8 @@ PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
   if (options_.pool != nullptr) return {PostStatus::SharedReceives, 0};
   for (const ReceiveRequest& original : requests) {
     if (overran()) return {PostStatus::WrongState, total.posted};
-    if (receives_.free.empty()) return {PostStatus::QueueFull, total.posted};
-    const ReceiveRequest request{id_of(kReceive | receives_.free.back()), original.local};
+    if (receives_.none_free()) return {PostStatus::QueueFull, total.posted};
+    const ReceiveRequest request{id_of(kReceive | receives_.next()), original.local};
     if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
     receives_.take({.id = original.id});
     ++total.posted;
@@ -201,8 +198,8 @@ bool Channel::fail_what_is_lost() {
   const std::uint32_t key = key_;
   for (const std::uint32_t direction : {0u, kReceive}) {
     const Slots& slots = direction == 0 ? sends_ : receives_;
-    for (std::uint32_t i = 0; i < slots.all.size(); ++i) {
-      if (!slots.all[i].taken) continue;
+    for (std::uint32_t i = 0; i < slots.all().size(); ++i) {
+      if (!slots.all()[i].taken) continue;
       Completion lost;
       lost.id = id_of(direction | i);
       lost.status = CompletionStatus::Flushed;

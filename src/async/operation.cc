@@ -8,25 +8,27 @@
 
 namespace verbena {
 
-Operation::Request Operation::Request::of(SendOpcode opcode, Segments local, SendFlags flags) {
-  Request r;
+// In its place: what is put together elsewhere could be copied only when all its parts have reached the cache.
+Operation::Request& Operation::request(SendOpcode opcode, Segments local, SendFlags flags) {
+  VERBENA_ASSERT(!in_flight());
+  Request& r = request_;
+  const auto wanted = local.view();
   r.opcode = opcode;
   r.flags = flags;
-  const auto wanted = local.view();
+  r.is_receive = false;
   r.asked_segments = wanted.size();
-  r.segment_count = static_cast<std::uint8_t>(std::min(wanted.size(), r.segments.size()));
-  std::copy_n(wanted.begin(), r.segment_count, r.segments.begin());
-  for (const ScatterGather& s : wanted) r.bytes += s.length;
+  r.segment_count = static_cast<std::uint8_t>(std::min(wanted.size(), kMaxSegments));
+  r.bytes = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (i < kMaxSegments) r.segments[i] = wanted[i];
+    r.bytes += wanted[i].length;
+  }
+  r.remote_address = r.remote_length = 0;
+  r.rkey = {};
+  r.immediate = 0;
+  r.compare = r.swap_or_add = 0;
   return r;
 }
-
-Operation::Request Operation::Request::receive(Segments local) {
-  Request r = of(SendOpcode::Send, local, SendFlags::None);
-  r.is_receive = true;
-  return r;
-}
-
-Operation::Operation(OperationQueue& queue, const Request& request) { start(queue, request); }
 
 Operation::~Operation() {
   drop_callback();
@@ -36,12 +38,6 @@ Operation::~Operation() {
   if (awaiter_ == nullptr) return;
   awaiter_->operation_ = nullptr;
   awaiter_->resumption_.make_ready();
-}
-
-void Operation::start(OperationQueue& queue, const Request& request) {
-  VERBENA_ASSERT(!in_flight());
-  request_ = request;
-  queue.start(*this);
 }
 
 void Operation::submit() {

@@ -8,23 +8,19 @@
 namespace verbena {
 
 void OperationQueue::Slots::open(std::uint32_t count) {
-  all.resize(count);
-  free.reserve(count);
-  for (std::uint32_t i = count; i > 0; --i) free.push_back(i - 1);
+  all_.resize(count, Slot{.taken = false});
+  order_.reserve(count);
+  for (std::uint32_t i = count; i > 0; --i) order_.push_back(i - 1);
+  free_ = count;
 }
 
-void OperationQueue::Slots::take(Slot what) {
-  what.taken = true;
-  all[free.back()] = what;
-  free.pop_back();
-}
+void OperationQueue::Slots::take(const Slot& what) { all_[order_[--free_]] = what; }
 
 OperationQueue::Slot OperationQueue::Slots::give_back(std::uint32_t index) {
-  VERBENA_ASSERT(all[index].taken);
-  const Slot was = all[index];
-  all[index] = {};
-  free.push_back(index);
-  return was;
+  VERBENA_ASSERT(all_[index].taken);
+  all_[index].taken = false;
+  order_[free_++] = index;
+  return all_[index];
 }
 
 void OperationQueue::start(Operation& operation) {
@@ -35,19 +31,19 @@ void OperationQueue::start(Operation& operation) {
   operation.outcome_ = {};
   operation.wait_on();
   engine_.note_activity();
-  if (std::optional<Error> error = post(operation)) {
-    if (!silent_) return fail_later(operation, std::move(*error));
-    operation.error_ = std::make_unique<Error>(std::move(*error));
+  if (Refusal error = post(operation)) {
+    if (!silent_) return fail_later(operation, std::move(error));
+    operation.error_ = std::move(error);
     return operation.settle();
   }
   operation.state_ = Operation::State::Posted;
   if (!operation.deadline_.is_never()) engine_.watch_deadline(operation);
 }
 
-void OperationQueue::fail_later(Operation& operation, Error error) {
+void OperationQueue::fail_later(Operation& operation, Refusal error) {
   ++untold_;
   operation.state_ = Operation::State::Failing;
-  operation.error_ = std::make_unique<Error>(std::move(error));
+  operation.error_ = std::move(error);
   engine_.fail_later(operation);
 }
 

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "async/engine_state.h"
@@ -35,10 +36,15 @@ class OperationQueue {
   virtual void keep_alive(Instant /*now*/) {}
 
  protected:
+  using Refusal = std::unique_ptr<Error>;  // null: none
+  template <class... Args>
+  static Refusal refuse(Args&&... args) {
+    return std::make_unique<Error>(std::forward<Args>(args)...);
+  }
   // Refuses the operation, or posts it.
-  virtual std::optional<Error> post(Operation& operation) = 0;
+  virtual Refusal post(Operation& operation) = 0;
   // Not in flight any more: the engine tells it with its next turn.
-  void fail_later(Operation& operation, Error error);
+  void fail_later(Operation& operation, Refusal error);
   // Nothing is in flight any more: whatever is started now ends without being told.
   void fall_silent() { silent_ = true; }
   // Operations that have failed and do not know.
@@ -46,20 +52,27 @@ class OperationQueue {
 
   // A request in flight: an operation's, or the user's own.
   struct Slot {
-    bool taken = false;
+    bool taken = true;
     bool tells_success = true;       // the user's own
     Operation* operation = nullptr;  // null for the user's own
     std::uint64_t id = 0;            // the user's
   };
   // One direction. Whatever is posted has a slot until its completion is dispatched: the completion queue was
   // promised no more.
-  struct Slots {
-    std::vector<Slot> all;
-    std::vector<std::uint32_t> free;
+  class Slots {
+   public:
     void open(std::uint32_t count);
-    std::size_t in_flight() const { return all.size() - free.size(); }
-    void take(Slot what);
+    const std::vector<Slot>& all() const { return all_; }
+    std::size_t in_flight() const { return all_.size() - free_; }
+    bool none_free() const { return free_ == 0; }
+    std::uint32_t next() const { return order_[free_ - 1]; }  // the one take() takes
+    void take(const Slot& what);
     Slot give_back(std::uint32_t index);
+
+   private:
+    std::vector<Slot> all_;
+    std::vector<std::uint32_t> order_;  // the first `free_` are free
+    std::size_t free_ = 0;
   };
 
   EngineState& engine_;

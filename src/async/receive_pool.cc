@@ -65,11 +65,11 @@ ReceivePoolState::~ReceivePoolState() {
 // broken.
 void ReceivePoolState::end(std::string why) {
   ended_ = std::move(why);
-  for (std::uint32_t i = 0; i < slots_.all.size(); ++i) {
-    if (!slots_.all[i].taken || (!ops_->withdraw(id_of(i)) && !shard_->broken)) continue;
+  for (std::uint32_t i = 0; i < slots_.all().size(); ++i) {
+    if (!slots_.all()[i].taken || (!ops_->withdraw(id_of(i)) && !shard_->broken)) continue;
     Operation& operation = *slots_.give_back(i).operation;
     engine_.forget(operation);
-    fail_later(operation, Error(ErrorCode::Flushed, subject(operation, nullptr) + ": " + *ended_));
+    fail_later(operation, refuse(ErrorCode::Flushed, subject(operation, nullptr) + ": " + *ended_));
   }
 }
 
@@ -112,26 +112,25 @@ std::string ReceivePoolState::subject(const Operation& operation, const Channel*
                            channel != nullptr ? channel->peer_name() : "any connection of a pool");
 }
 
-std::optional<Error> ReceivePoolState::post(Operation& operation) {
+OperationQueue::Refusal ReceivePoolState::post(Operation& operation) {
   const Operation::Request& r = operation.request_;
   const auto what = [&] { return subject(operation, nullptr) + ": "; };
-  if (ended_) return Error(ErrorCode::Flushed, what() + *ended_);
+  if (ended_) return refuse(ErrorCode::Flushed, what() + *ended_);
   if (r.asked_segments > Operation::kMaxSegments || r.asked_segments > options_.max_segments)
-    return Error(ErrorCode::InvalidArgument,
-                 what() + std::to_string(r.asked_segments) + " segments, at most " +
-                     std::to_string(std::min<std::size_t>(Operation::kMaxSegments, options_.max_segments)));
-  if (slots_.free.empty())
-    return Error(ErrorCode::QueueFull, what() + std::to_string(slots_.in_flight()) +
-                                           " are in flight; wait for one, or make the pool larger");
-  const std::uint32_t slot = slots_.free.back();
+    return refuse(ErrorCode::InvalidArgument,
+                  what() + std::to_string(r.asked_segments) + " segments, at most " +
+                      std::to_string(std::min<std::size_t>(Operation::kMaxSegments, options_.max_segments)));
+  if (slots_.none_free())
+    return refuse(ErrorCode::QueueFull, what() + std::to_string(slots_.in_flight()) +
+                                            " are in flight; wait for one, or make the pool larger");
+  const std::uint32_t slot = slots_.next();
   const ReceiveRequest request{id_of(slot), {r.segments.data(), r.segment_count}};
   const PostStatus status = ops_->post({&request, 1}).status;
   if (status != PostStatus::Ok)
-    return Error(ErrorCode::InvalidArgument, what() + describe::refusal(status), to_errno(status),
-                 ErrorDomain::Errno);
+    return refuse(ErrorCode::InvalidArgument, what() + describe::refusal(status), to_errno(status), ErrorDomain::Errno);
   slots_.take({.operation = &operation});
   operation.slot_ = slot;
-  return std::nullopt;
+  return {};
 }
 
 void ReceivePoolState::abort(Operation& operation, Operation::Ending ending) {
@@ -140,7 +139,7 @@ void ReceivePoolState::abort(Operation& operation, Operation::Ending ending) {
   if (!ops_->withdraw(id_of(operation.slot_))) return;  // a message fills it: it ends with that
   slots_.give_back(operation.slot_);
   engine_.forget(operation);
-  fail_later(operation, flush_error(operation, Qpn{}));
+  fail_later(operation, refuse(flush_error(operation, Qpn{})));
 }
 
 Error ReceivePoolState::flush_error(const Operation& operation, Qpn qpn) const {
@@ -197,10 +196,11 @@ Result<ReceivePool> ReceivePool::create(ProgressEngine& engine, const ReceivePoo
 }
 
 Operation ReceivePool::receive(Segments local) {
-  return Operation(*state_, Operation::Request::receive(local));
+  return Operation([&](Operation& made) { receive(made, local); });
 }
 Operation& ReceivePool::receive(Operation& operation, Segments local) {
-  operation.start(*state_, Operation::Request::receive(local));
+  operation.request_receive(local);
+  state_->start(operation);
   return operation;
 }
 

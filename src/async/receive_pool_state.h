@@ -44,7 +44,7 @@ class ReceivePoolState final : public OperationQueue, private EventHandler {
       : OperationQueue(engine), device_(device), options_(options) {}
   Result<void> open();
   void handle_event(const provider::Event& event) override;
-  std::optional<Error> post(Operation& operation) override;
+  Refusal post(Operation& operation) override;
   // Receives end and begin no more.
   void end(std::string why);
   Channel* channel_of(Qpn qpn) const;

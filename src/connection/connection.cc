@@ -100,110 +100,98 @@ Task<Result<void>> Connection::async_established(Duration timeout) { return stat
 
 // ---- Operations.
 
-Operation::Request Connection::request(SendOpcode opcode, Segments local, SendFlags flags) {
-  return Operation::Request::of(opcode, local, flags);
-}
-
-Operation::Request Connection::request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
-                                       SendFlags flags) {
-  Operation::Request r = request(opcode, local, flags);
+Operation::Request& Connection::request(Operation& operation, SendOpcode opcode, Segments local,
+                                        const RemoteMemory& remote, SendFlags flags) {
+  Operation::Request& r = operation.request(opcode, local, flags);
   r.remote_address = remote.address;
   r.remote_length = remote.length;
   r.rkey = remote.rkey;
   return r;
 }
 
-// The address stands for bytes that are copied while posting; no key is needed.
-Operation::Request Connection::inline_request(std::span<const std::byte> bytes, SendFlags flags) {
-  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()),
-                            static_cast<std::uint32_t>(bytes.size()), LKey{}};
-  return request(SendOpcode::Send, bytes.empty() ? Segments{} : Segments{piece}, flags | SendFlags::Inline);
-}
-
-Operation::Request Connection::with_immediate(Operation::Request r, std::uint32_t immediate) {
-  r.immediate = immediate;
-  return r;
-}
-
-Operation::Request Connection::atomic_request(SendOpcode opcode, const RemoteMemory& remote,
-                                              std::uint64_t compare, std::uint64_t swap_or_add) {
-  Operation::Request r = request(opcode, Segments{}, remote, SendFlags::None);
+void Connection::request_atomic(Operation& operation, SendOpcode opcode, const RemoteMemory& remote,
+                                std::uint64_t compare, std::uint64_t swap_or_add) {
+  Operation::Request& r = request(operation, opcode, Segments{}, remote, SendFlags::None);
   r.bytes = 8;
   r.compare = compare;
   r.swap_or_add = swap_or_add;
-  return r;
 }
 
-Operation& Connection::start(Operation& operation, const Operation::Request& request) {
-  operation.start(state_->channel(), request);
+Operation& Connection::start(Operation& operation) {
+  state_->channel().start(operation);
   return operation;
 }
 
-Operation Connection::send(Segments local, SendFlags flags) {
-  return Operation(state_->channel(), request(SendOpcode::Send, local, flags));
-}
 Operation& Connection::send(Operation& operation, Segments local, SendFlags flags) {
-  return start(operation, request(SendOpcode::Send, local, flags));
-}
-Operation Connection::send_with_immediate(Segments local, std::uint32_t immediate, SendFlags flags) {
-  return Operation(state_->channel(),
-                   with_immediate(request(SendOpcode::SendWithImmediate, local, flags), immediate));
+  operation.request(SendOpcode::Send, local, flags);
+  return start(operation);
 }
 Operation& Connection::send_with_immediate(Operation& operation, Segments local, std::uint32_t immediate,
                                            SendFlags flags) {
-  return start(operation, with_immediate(request(SendOpcode::SendWithImmediate, local, flags), immediate));
+  operation.request(SendOpcode::SendWithImmediate, local, flags).immediate = immediate;
+  return start(operation);
 }
-Operation Connection::send_inline(std::span<const std::byte> bytes, SendFlags flags) {
-  return Operation(state_->channel(), inline_request(bytes, flags));
-}
+// The address stands for bytes that are copied while posting; no key is needed.
 Operation& Connection::send_inline(Operation& operation, std::span<const std::byte> bytes, SendFlags flags) {
-  return start(operation, inline_request(bytes, flags));
-}
-Operation Connection::receive(Segments local) {
-  return Operation(state_->channel(), Operation::Request::receive(local));
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()),
+                            LKey{}};
+  return send(operation, bytes.empty() ? Segments{} : Segments{piece}, flags | SendFlags::Inline);
 }
 Operation& Connection::receive(Operation& operation, Segments local) {
-  return start(operation, Operation::Request::receive(local));
+  operation.request_receive(local);
+  return start(operation);
 }
-
-Operation Connection::write(Segments local, const RemoteMemory& remote, SendFlags flags) {
-  return Operation(state_->channel(), request(SendOpcode::RdmaWrite, local, remote, flags));
-}
-Operation& Connection::write(Operation& operation, Segments local, const RemoteMemory& remote,
-                             SendFlags flags) {
-  return start(operation, request(SendOpcode::RdmaWrite, local, remote, flags));
-}
-Operation Connection::write_with_immediate(Segments local, const RemoteMemory& remote,
-                                           std::uint32_t immediate, SendFlags flags) {
-  return Operation(
-      state_->channel(),
-      with_immediate(request(SendOpcode::RdmaWriteWithImmediate, local, remote, flags), immediate));
+Operation& Connection::write(Operation& operation, Segments local, const RemoteMemory& remote, SendFlags flags) {
+  request(operation, SendOpcode::RdmaWrite, local, remote, flags);
+  return start(operation);
 }
 Operation& Connection::write_with_immediate(Operation& operation, Segments local, const RemoteMemory& remote,
                                             std::uint32_t immediate, SendFlags flags) {
-  return start(operation,
-               with_immediate(request(SendOpcode::RdmaWriteWithImmediate, local, remote, flags), immediate));
+  request(operation, SendOpcode::RdmaWriteWithImmediate, local, remote, flags).immediate = immediate;
+  return start(operation);
 }
-Operation Connection::read(Segments local, const RemoteMemory& remote, SendFlags flags) {
-  return Operation(state_->channel(), request(SendOpcode::RdmaRead, local, remote, flags));
+Operation& Connection::read(Operation& operation, Segments local, const RemoteMemory& remote, SendFlags flags) {
+  request(operation, SendOpcode::RdmaRead, local, remote, flags);
+  return start(operation);
 }
-Operation& Connection::read(Operation& operation, Segments local, const RemoteMemory& remote,
-                            SendFlags flags) {
-  return start(operation, request(SendOpcode::RdmaRead, local, remote, flags));
-}
-Operation Connection::compare_and_swap(const RemoteMemory& remote, std::uint64_t expected,
-                                       std::uint64_t desired) {
-  return Operation(state_->channel(), atomic_request(SendOpcode::CompareAndSwap, remote, expected, desired));
-}
-Operation& Connection::compare_and_swap(Operation& operation, const RemoteMemory& remote,
-                                        std::uint64_t expected, std::uint64_t desired) {
-  return start(operation, atomic_request(SendOpcode::CompareAndSwap, remote, expected, desired));
-}
-Operation Connection::fetch_and_add(const RemoteMemory& remote, std::uint64_t addend) {
-  return Operation(state_->channel(), atomic_request(SendOpcode::FetchAndAdd, remote, 0, addend));
+Operation& Connection::compare_and_swap(Operation& operation, const RemoteMemory& remote, std::uint64_t expected,
+                                        std::uint64_t desired) {
+  request_atomic(operation, SendOpcode::CompareAndSwap, remote, expected, desired);
+  return start(operation);
 }
 Operation& Connection::fetch_and_add(Operation& operation, const RemoteMemory& remote, std::uint64_t addend) {
-  return start(operation, atomic_request(SendOpcode::FetchAndAdd, remote, 0, addend));
+  request_atomic(operation, SendOpcode::FetchAndAdd, remote, 0, addend);
+  return start(operation);
+}
+
+// The same, made where the caller wants it.
+Operation Connection::send(Segments local, SendFlags flags) {
+  return Operation([&](Operation& made) { send(made, local, flags); });
+}
+Operation Connection::send_with_immediate(Segments local, std::uint32_t immediate, SendFlags flags) {
+  return Operation([&](Operation& made) { send_with_immediate(made, local, immediate, flags); });
+}
+Operation Connection::send_inline(std::span<const std::byte> bytes, SendFlags flags) {
+  return Operation([&](Operation& made) { send_inline(made, bytes, flags); });
+}
+Operation Connection::receive(Segments local) {
+  return Operation([&](Operation& made) { receive(made, local); });
+}
+Operation Connection::write(Segments local, const RemoteMemory& remote, SendFlags flags) {
+  return Operation([&](Operation& made) { write(made, local, remote, flags); });
+}
+Operation Connection::write_with_immediate(Segments local, const RemoteMemory& remote, std::uint32_t immediate,
+                                           SendFlags flags) {
+  return Operation([&](Operation& made) { write_with_immediate(made, local, remote, immediate, flags); });
+}
+Operation Connection::read(Segments local, const RemoteMemory& remote, SendFlags flags) {
+  return Operation([&](Operation& made) { read(made, local, remote, flags); });
+}
+Operation Connection::compare_and_swap(const RemoteMemory& remote, std::uint64_t expected, std::uint64_t desired) {
+  return Operation([&](Operation& made) { compare_and_swap(made, remote, expected, desired); });
+}
+Operation Connection::fetch_and_add(const RemoteMemory& remote, std::uint64_t addend) {
+  return Operation([&](Operation& made) { fetch_and_add(made, remote, addend); });
 }
 
 PostResult Connection::post_send(std::span<const SendRequest> requests) {

@@ -129,7 +129,7 @@ class [[nodiscard]] Operation {
   static constexpr std::size_t kMaxSegments = 4;
   static constexpr std::size_t kCallbackBytes = 48;
 
-  // A request as it can be posted any number of times.
+  // A request as it can be posted any number of times. The first `segment_count` of `segments` are its own.
   struct Request {
     SendOpcode opcode = SendOpcode::Send;
     SendFlags flags = SendFlags::None;
@@ -144,13 +144,16 @@ class [[nodiscard]] Operation {
     std::uint64_t compare = 0;
     std::uint64_t swap_or_add = 0;
     std::size_t asked_segments = 0;  // more than kMaxSegments are refused
-
-    static Request of(SendOpcode opcode, Segments local, SendFlags flags);
-    static Request receive(Segments local);
   };
 
-  Operation(OperationQueue& queue, const Request& request);
-  void start(OperationQueue& queue, const Request& request);
+  // `start` starts what it is given.
+  template <class Start>
+  explicit Operation(Start start) {
+    start(*this);
+  }
+  // Not in flight. Its request from now on, without remote memory, immediate and operands.
+  Request& request(SendOpcode opcode, Segments local, SendFlags flags = SendFlags::None);
+  void request_receive(Segments local) { request(SendOpcode::Send, local).is_receive = true; }
   void drop_callback();
   void fail(Error error);
   void end();

@@ -205,14 +205,11 @@ class Connection {
  private:
   friend class ConnectionRequest;
   explicit Connection(std::shared_ptr<ConnectionState> state);
-  static Operation::Request request(SendOpcode opcode, Segments local, SendFlags flags);
-  static Operation::Request request(SendOpcode opcode, Segments local, const RemoteMemory& remote,
-                                    SendFlags flags);
-  static Operation::Request inline_request(std::span<const std::byte> bytes, SendFlags flags);
-  static Operation::Request atomic_request(SendOpcode opcode, const RemoteMemory& remote,
-                                           std::uint64_t compare, std::uint64_t swap_or_add);
-  static Operation::Request with_immediate(Operation::Request request, std::uint32_t immediate);
-  Operation& start(Operation& operation, const Operation::Request& request);
+  static Operation::Request& request(Operation& operation, SendOpcode opcode, Segments local,
+                                     const RemoteMemory& remote, SendFlags flags);
+  static void request_atomic(Operation& operation, SendOpcode opcode, const RemoteMemory& remote, std::uint64_t compare,
+                             std::uint64_t swap_or_add);
+  Operation& start(Operation& operation);
 
   std::shared_ptr<ConnectionState> state_;  // also of those who wait for it
 };
