@@ -6,9 +6,20 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 
-#include "base/sanitizer.h"
+#ifdef VERBENA_GUARDED_PLACES
+// What copy_word() put into the table. Distances, each from the place where it stands.
+struct GuardedPlace {
+  std::int32_t begin, end, way_out;
+};
+extern "C" {
+// Of the linker.
+extern const GuardedPlace __start_verbena_guarded[] __attribute__((visibility("hidden"), weak));
+extern const GuardedPlace __stop_verbena_guarded[] __attribute__((visibility("hidden"), weak));
+}
+#endif
 
 namespace verbena::fault_guard {
 
@@ -16,7 +27,7 @@ namespace {
 
 // Where run() comes back to. What the compiler brings saves three words, sigsetjmp() all registers; sanitizers follow
 // only that one.
-#if defined(__x86_64__) && !defined(VERBENA_THREAD_SANITIZER) && !defined(VERBENA_ADDRESS_SANITIZER)
+#ifdef VERBENA_GUARDED_PLACES
 struct Landing {
   Landing* outer;
   void* words[5];
@@ -52,8 +63,29 @@ void pass_on(int number, siginfo_t* info, void* context) {
   if (info->si_code <= 0) ::raise(number);  // sent by somebody: it would not come again
 }
 
+#ifdef VERBENA_GUARDED_PLACES
+std::uintptr_t place_at(const std::int32_t& distance) {
+  return reinterpret_cast<std::uintptr_t>(&distance) + static_cast<std::uintptr_t>(std::intptr_t{distance});
+}
+
+// A thread that stopped in one of the places goes on at its way out. False: it stopped elsewhere.
+bool leave_place(void* context) {
+  greg_t& at = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+  const auto now = static_cast<std::uintptr_t>(at);
+  for (const GuardedPlace* place = __start_verbena_guarded; place != __stop_verbena_guarded; ++place) {
+    if (now < place_at(place->begin) || now >= place_at(place->end)) continue;
+    at = static_cast<greg_t>(place_at(place->way_out));
+    return true;
+  }
+  return false;
+}
+#else
+bool leave_place(void*) { return false; }
+#endif
+
 // A signal that somebody sent is no fault.
 void handle(int number, siginfo_t* info, void* context) {
+  if (info->si_code > 0 && leave_place(context)) return;
   Landing* const there = landing;
   if (there == nullptr || info->si_code <= 0) return pass_on(number, info, context);
   landing = there->outer;

@@ -65,6 +65,27 @@ TEST(FaultGuard, a_guard_inside_a_guard_ends_alone_and_the_outer_one_still_holds
   EXPECT_FALSE(ended);
 }
 
+TEST(FaultGuard, a_word_is_copied_or_told_inside_a_guard_as_outside) {
+  fault_guard::install();
+  std::byte* gone = map(kPage);
+  ::munmap(gone, kPage);
+  std::byte from[8] = {}, to[8] = {};
+  from[7] = std::byte{7};
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(fault_guard::copy_word(gone, from));
+    EXPECT_FALSE(fault_guard::copy_word(to, gone));
+  }
+  EXPECT_EQ(to[7], std::byte{0});
+  bool told = false, went_on = false;
+  EXPECT_TRUE(fault_guard::run([&] {
+    told = !fault_guard::copy_word(to, gone);
+    went_on = fault_guard::copy_word(to, from);
+  }));
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(went_on);
+  EXPECT_EQ(to[7], std::byte{7});
+}
+
 TEST(FaultGuard, memory_without_the_right_and_beyond_the_end_of_a_file_is_told) {
   fault_guard::install();
   std::byte* fixed = map(kPage, PROT_READ);

@@ -22,17 +22,12 @@ void CompletionQueue::remove(Qpn qpn) {
 std::size_t CompletionQueue::poll(std::span<Completion> out) {
   if (looks_empty()) return 0;
   const SpinGuard guard(lock_);
-  const std::uint32_t head = head_.load(std::memory_order_relaxed);
+  const std::uint32_t head = head_.load(std::memory_order_acquire);
   std::uint32_t tail = tail_.load(std::memory_order_relaxed);
   std::size_t n = 0;
   while (n < out.size() && tail != head) out[n++] = ring_[tail++ & (ring_.size() - 1)];
   tail_.store(tail, std::memory_order_release);
   return n;
-}
-
-void CompletionQueue::arm(bool solicited_only) {
-  const SpinGuard guard(lock_);
-  if (armed_ != Armed::Next) armed_ = solicited_only ? Armed::Solicited : Armed::Next;
 }
 
 }  // namespace verbena::core

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A completion queue: a ring that the device fills and application threads empty, with one short lock.
+// A completion queue: a ring that the device fills and application threads empty, who have a short lock among them.
 #pragma once
 
 #include <atomic>
@@ -27,10 +27,9 @@ class CompletionQueue {
   // could be copied only when all its parts have reached the cache. `wakes`: solicited, or failed.
   template <class Write>
   Pushed push(bool wakes, Write write) {
-    const SpinGuard guard(lock_);
     const std::uint32_t head = head_.load(std::memory_order_relaxed);
     if (overrun_) return Pushed::Lost;
-    if (head - tail_.load(std::memory_order_relaxed) >= capacity_) {
+    if (head - tail_.load(std::memory_order_acquire) >= capacity_) {
       overrun_ = true;
       return Pushed::Overrun;
     }
@@ -47,10 +46,13 @@ class CompletionQueue {
   // Removes the completions of one queue pair. Device side.
   void remove(Qpn qpn);
 
+  // The next completion (or the next solicited or failed one) raises one event. Device side.
+  void arm(bool solicited_only) {
+    if (armed_ != Armed::Next) armed_ = solicited_only ? Armed::Solicited : Armed::Next;
+  }
+
   // Any thread. Completions in the order the device made them; returns how many.
   std::size_t poll(std::span<Completion> out);
-  // Any thread. The next completion (or the next solicited or failed one) raises one event.
-  void arm(bool solicited_only);
   // Any thread, a hint without the lock.
   bool looks_empty() const {
     return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
@@ -67,7 +69,7 @@ class CompletionQueue {
   std::vector<Completion> ring_;
   std::atomic<std::uint32_t> head_{0};  // next to write, free running
   std::atomic<std::uint32_t> tail_{0};  // next to read
-  SpinLock lock_;
+  SpinLock lock_;  // of those who poll
   Armed armed_ = Armed::No;
   bool overrun_ = false;
 };

@@ -23,6 +23,7 @@ namespace {
 // again, as its answer was late, is answered with what is there by then, and nobody takes that answer.
 //
 // 8 bytes that are aligned where others see them move by one access: a copy of that fixed size is one.
+constexpr std::size_t kWordBytes = 8;
 bool is_aligned8(const std::byte* p) { return (reinterpret_cast<std::uintptr_t>(p) & 7) == 0; }
 
 #ifdef VERBENA_THREAD_SANITIZER
@@ -99,18 +100,17 @@ void store(std::byte* to, std::span<const std::byte> from, bool publish) {
 
 void store(std::byte* to, std::span<const Piece> from, bool publish) {
   if (from.size() == 1) return store(to, {from[0].data, from[0].size}, publish);
-  constexpr std::size_t kWord = 8;
-  std::array<std::byte, kWord> end;
+  std::array<std::byte, kWordBytes> end;
   std::size_t left = 0;
   for (const Piece& piece : from) left += piece.size;
-  const std::size_t gathered = publish && left >= kWord ? kWord : 0;
+  const std::size_t gathered = publish && left >= kWordBytes ? kWordBytes : 0;
   std::byte* const tail = to + left - gathered;
   for (const Piece& piece : from) {
     left -= piece.size;
     const std::size_t of_end = gathered > left ? std::min(gathered - left, piece.size) : 0;
     const std::size_t front = piece.size - of_end;
     if (front != 0) store(to, {piece.data, front}, publish && left == 0 && of_end == 0);
-    if (of_end != 0) copy_out(end.data() + (kWord - left - of_end), piece.data + front, of_end);
+    if (of_end != 0) copy_out(end.data() + (kWordBytes - left - of_end), piece.data + front, of_end);
     to += front;
   }
   if (gathered != 0) store(tail, end, true);
@@ -137,10 +137,13 @@ bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
 void dma_write_unguarded(std::byte* to, std::span<const std::byte> from, bool publish) { store(to, from, publish); }
 
 bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
+  if (fault_guard::kCopiesWords && from.size() == kWordBytes && is_aligned8(to))
+    return fault_guard::copy_word(to, from.data());
   return from.empty() || fault_guard::run([=] { store(to, from, publish); });
 }
 
 bool dma_read(std::byte* to, std::span<const std::byte> from) {
+  if (fault_guard::kCopiesWords && from.size() == kWordBytes) return fault_guard::copy_word(to, from.data());
   const bool whole = from.empty() || fault_guard::run([=] { copy_out(to, from.data(), from.size()); });
   shared_order::acquire();
   return whole;

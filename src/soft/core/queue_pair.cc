@@ -55,10 +55,10 @@ PostResult QueuePair::post_send(std::span<const SendRequest> requests) {
   return send_queue_.post(requests);
 }
 
-PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests, bool* flushes) {
   if (init_.srq != nullptr) return {PostStatus::SharedReceives, 0};
   if (state() == QueuePairState::Reset) return {PostStatus::WrongState, 0};
-  return receive_queue_.post(requests);
+  return receive_queue_.post(requests, flushes);
 }
 
 Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask mask,
@@ -146,7 +146,8 @@ void QueuePair::enter_error(std::optional<AsyncEventType> event) {
   if (recall_ != nullptr) recall_->recall();
   if (enters) {
     attributes_.state = QueuePairState::Error;
-    state_.exchange(QueuePairState::Error, std::memory_order_acq_rel);  // see newest_state()
+    state_.store(QueuePairState::Error, std::memory_order_release);
+    receive_queue_.close();
     if (event) raise(*event);
   }
   flush();

@@ -44,16 +44,9 @@ class QueuePair {
 
   // Any thread. Refusals are decided here; the device is told by its owner (doorbell).
   PostResult post_send(std::span<const SendRequest> requests);
-  PostResult post_receive(std::span<const ReceiveRequest> requests);
+  // `flushes`, where wanted: the queue pair is in ERR, and whether its flush saw these requests is not known.
+  PostResult post_receive(std::span<const ReceiveRequest> requests, bool* flushes = nullptr);
   QueuePairState state() const { return state_.load(std::memory_order_acquire); }
-  // After a post: either this sees that the queue pair went to ERR, or its flush sees what was posted. A
-  // read-modify-write sees the newest value, or is seen by the one that changes it.
-  QueuePairState newest_state() {
-    QueuePairState seen = state_.load(std::memory_order_relaxed);
-    while (!state_.compare_exchange_weak(seen, seen, std::memory_order_acq_rel)) {
-    }
-    return seen;
-  }
   Qpn qpn() const { return qpn_; }
   const QueuePairInit& init() const { return init_; }
 

@@ -100,8 +100,20 @@ ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments)
       wqes_(capacity_),
       sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
-PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests) {
+void ReceiveQueue::close() {
   const SpinGuard guard(lock_);
+  closed_ = true;
+}
+
+void ReceiveQueue::clear() {
+  const SpinGuard guard(lock_);
+  closed_ = false;
+  taken_.store(posted_.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests, bool* closed) {
+  const SpinGuard guard(lock_);
+  if (closed != nullptr) *closed = closed_;
   std::uint32_t head = posted_.load(std::memory_order_relaxed);
   const std::uint32_t limit = taken_.load(std::memory_order_acquire) + capacity_;
   PostResult result;

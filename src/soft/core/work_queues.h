@@ -87,9 +87,11 @@ class ReceiveQueue {
   // Holds at least `capacity` requests; of none it takes none.
   ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments);
 
-  // Any thread.
-  PostResult post(std::span<const ReceiveRequest> requests);
+  // Any thread. `closed`, where wanted: whether close() came before, and nobody has seen these requests yet.
+  PostResult post(std::span<const ReceiveRequest> requests, bool* closed = nullptr);
 
+  // Device side, from close() to clear(): whoever posts is told so, and what was posted before is seen.
+  void close();
   // Device side. The next request and its segments (room for max_receive_segments); false when there is none.
   bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges);
   // Takes back a request that no message has taken, the oldest with that id; false when there is none.
@@ -98,7 +100,7 @@ class ReceiveQueue {
     return posted_.load(std::memory_order_acquire) - taken_.load(std::memory_order_relaxed);
   }
   bool empty() const { return size() == 0; }
-  void clear() { taken_.store(posted_.load(std::memory_order_acquire), std::memory_order_release); }
+  void clear();
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t max_sges() const { return max_sges_; }
 
@@ -109,6 +111,7 @@ class ReceiveQueue {
   std::atomic<std::uint32_t> posted_{0};
   std::atomic<std::uint32_t> taken_{0};
   SpinLock lock_;
+  bool closed_ = false;
 };
 
 }  // namespace verbena::core

@@ -306,6 +306,10 @@ bool HostDevice::write_now(core::QueuePair& queues, const ShortWrite& write) {
   return written;
 }
 
+void HostDevice::arm(core::CompletionQueue& queue, bool solicited_only) {
+  look([&] { queue.arm(solicited_only); });
+}
+
 void HostDevice::gather_kicks(bool on) {
   if (on) {
     if (gather_depth_++ == 0) gatherer_.store(std::this_thread::get_id(), std::memory_order_relaxed);

@@ -63,6 +63,8 @@ class HostDevice final : private DatagramSink {
   }
   // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
   void kick(core::QueuePair& queues);
+  // The next completion there, or the next solicited or failed one, raises an event.
+  void arm(core::CompletionQueue& queue, bool solicited_only);
   // Instead of a post; see QueuePairOps::write_now(). False too while somebody else owns the device.
   bool write_now(core::QueuePair& queues, const ShortWrite& write);
   // While on, the kicks of this thread only ring; off sends what they rang for, in as few trains as it fits.

@@ -96,7 +96,7 @@ Result<CqId> SoftContext::create_cq(std::uint32_t capacity) {
   });
   if (!id) return id.error();
   const std::lock_guard guard(mutex_);
-  cqs_[id->value] = std::make_unique<Cq>(*queue);
+  cqs_[id->value] = std::make_unique<Cq>(*device_, *queue);
   return CqId{id->value};
 }
 

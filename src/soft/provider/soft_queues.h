@@ -8,11 +8,12 @@ namespace verbena::soft {
 
 class SoftContext::Cq final : public provider::CompletionQueueOps {
  public:
-  explicit Cq(core::CompletionQueue& queue) : queue_(queue) {}
+  Cq(HostDevice& device, core::CompletionQueue& queue) : device_(device), queue_(queue) {}
   std::size_t poll(std::span<Completion> out) override { return queue_.looks_empty() ? 0 : queue_.poll(out); }
-  void arm(bool solicited_only) override { queue_.arm(solicited_only); }
+  void arm(bool solicited_only) override { device_.arm(queue_, solicited_only); }
 
  private:
+  HostDevice& device_;
   core::CompletionQueue& queue_;
 };
 
@@ -26,10 +27,10 @@ class SoftContext::Qp final : public provider::QueuePairOps {
     return result;
   }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
-    const PostResult result = queues_.post_receive(requests);
-    // A queue pair that goes to ERR at this moment may have flushed without seeing the request. Otherwise
-    // nobody waits for a receive but peers, who ask again.
-    if (result.posted != 0 && queues_.newest_state() == QueuePairState::Error) device_.kick(queues_);
+    bool flushes = false;
+    const PostResult result = queues_.post_receive(requests, &flushes);
+    // In ERR it may have to be flushed once more. Otherwise nobody waits for receives but peers, who ask again.
+    if (flushes && result.posted != 0) device_.kick(queues_);
     return result;
   }
   bool write_now(const ShortWrite& write) override { return device_.write_now(queues_, write); }
