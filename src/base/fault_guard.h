@@ -40,7 +40,7 @@ template <class F>
                      const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-// copy_word() is for where it costs no more than the copy: a table names its instructions, by which a fault of theirs is
+// copy_word() is for where it costs no more than the copy: a table names its instructions, by which its faults are
 // known.
 #ifdef VERBENA_GUARDED_PLACES
 inline constexpr bool kCopiesWords = true;
