@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "verbena/verbena.h"
@@ -169,9 +170,11 @@ class End {
     receives_ = std::make_unique<std::array<Operation, kReceives>>();
     for (Operation& receive : *receives_) {
       receive.on_done([this](Operation& done) {
-        if (!done.result()) return;  // the connection has ended
+        if (done.error() != nullptr) return;  // the connection has ended
         ++received_;
-        done.submit();
+        if (options_.test != "latency") return done.submit();
+        if (taken_ != nullptr) taken_->submit();
+        taken_ = &done;
       });
       connection.receive(receive, target_.local());
     }
@@ -182,11 +185,18 @@ class End {
     if (writes_ && connection_->try_write_now(source_.bytes(), remote_)) return;
     Operation& op = sends_[sent_++ % kSends];
     engine_.run_until([&] { return !op.in_flight(); });
+    post(op);
+  }
+
+  void post(Operation& op) {
     const bool fits_inline = options_.size <= connection_->queues().max_inline_bytes;
-    if (writes_)
-      connection_->write(op, source_.local(), remote_, fits_inline ? SendFlags::Inline : SendFlags::None);
+    const SendFlags flags = fits_inline && !reads_ ? SendFlags::Inline : SendFlags::None;
+    if (reads_)
+      connection_->read(op, source_.local(), remote_);
+    else if (writes_)
+      connection_->write(op, source_.local(), remote_, flags);
     else
-      connection_->send(op, source_.local(), fits_inline ? SendFlags::Inline : SendFlags::None);
+      connection_->send(op, source_.local(), flags);
   }
 
   // Sends, and receives that found something.
@@ -200,10 +210,16 @@ class End {
 
   bool ended() const { return connection_->closed(); }
 
+  // An answer does not wait for the receive to be posted anew.
+  void post_taken() {
+    if (taken_ != nullptr) std::exchange(taken_, nullptr)->submit();
+  }
+
   void echo_sends() {
     for (std::uint64_t turn = 1; turn <= options_.iterations && !ended(); ++turn) {
       engine_.run_until([&] { return received_ >= turn || ended(); });
       if (!ended()) send_one();
+      post_taken();
     }
   }
 
@@ -236,6 +252,7 @@ class End {
       const Instant before = engine_.now();
       source_.bytes().back() = static_cast<std::byte>(turn);
       send_one();
+      post_taken();
       if (writes_)
         await_byte(static_cast<std::byte>(turn));
       else
@@ -256,18 +273,12 @@ class End {
     std::uint64_t started = 0, finished = 0;
     Instant begin = engine_.now();
     const auto next = [&](Operation& op) {
-      if (started++ >= total) return;
-      if (reads_)
-        connection_->read(op, source_.local(), remote_);
-      else if (writes_)
-        connection_->write(op, source_.local(), remote_);
-      else
-        connection_->send(op, source_.local());
+      if (started++ < total) post(op);
     };
     for (std::uint32_t i = 0; i < options_.depth; ++i) {
       operations.push_back(std::make_unique<Operation>());
       operations.back()->on_done([&](Operation& op) {
-        if (!op.result()) return;
+        if (op.error() != nullptr) return;
         if (++finished == warm_up) begin = engine_.now();
         next(op);
       });
@@ -292,6 +303,7 @@ class End {
   RemoteMemory remote_;
   std::unique_ptr<std::array<Operation, kReceives>> receives_;
   std::array<Operation, kSends> sends_;
+  Operation* taken_ = nullptr;  // a receive that is to be posted anew
   std::uint64_t received_ = 0, sent_ = 0;
   std::unique_ptr<Connection> connection_;
 };

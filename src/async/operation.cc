@@ -90,9 +90,13 @@ Result<OperationOutcome> Operation::Awaiter::await_resume() {
 }
 
 Result<OperationOutcome> Operation::result() const {
-  VERBENA_ASSERT(done());
-  if (error_) return *error_;
+  if (const Error* const failed = error()) return *failed;
   return outcome_;
+}
+
+const Error* Operation::error() const {
+  VERBENA_ASSERT(done());
+  return error_.get();
 }
 
 Result<OperationOutcome> Operation::wait() {

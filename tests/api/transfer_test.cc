@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that moves bytes, between two devices over UDP on the loopback network.
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "test_pair.h"
 
@@ -42,6 +44,56 @@ TEST(Transfer, sends_small_bytes_inline_and_carries_immediates) {
   Operation again = pair.far_end().receive(in.local());
   must(near.send_with_immediate(Segments{}, 0xdecafbad).wait());
   EXPECT_EQ(must(again.wait()).immediate, 0xdecafbadu);
+}
+
+TEST(Transfer, an_operation_that_failed_says_why_until_it_is_started_again) {
+  Pair pair;
+  Connection near = pair.connect();
+  MemoryRegion here = must(pair.client.allocate_memory(64));
+  MemoryRegion there = must(pair.server.allocate_memory(64));
+  Operation operation;
+  RemoteMemory little = there.remote();
+  little.length = 8;
+  const auto outcome = near.write(operation, here.local(), little).wait();
+  ASSERT_NE(operation.error(), nullptr);
+  EXPECT_EQ(operation.error()->code(), ErrorCode::InvalidArgument);
+  EXPECT_EQ(operation.error()->to_string(), outcome.error().to_string());
+  must(near.write(operation, here.local(), there.remote()).wait());
+  EXPECT_EQ(operation.error(), nullptr);
+}
+
+// An operation is used for another request than before: nothing of that one is left.
+TEST(Transfer, one_operation_makes_every_kind_of_request_in_turn) {
+  Pair pair;
+  Connection near = pair.connect();
+  MemoryRegion here = must(pair.client.allocate_memory(64));
+  MemoryRegion there = must(pair.server.allocate_memory(64));
+  const auto word = [](const MemoryRegion& region) {
+    std::uint64_t value;
+    std::memcpy(&value, region.bytes().data(), sizeof value);
+    return value;
+  };
+  fill(here, 1);
+  fill(there, 2);
+  const std::uint64_t before = word(there);
+  Operation operation;
+  EXPECT_EQ(must(near.fetch_and_add(operation, there.remote(), 5).wait()).value, before);
+  EXPECT_EQ(word(there), before + 5);
+  EXPECT_EQ(must(near.write(operation, here.local(), there.remote()).wait()).bytes, 64u);
+  EXPECT_EQ(word(there), word(here));
+  Operation receive = pair.far_end().receive(there.local());
+  const ScatterGather whole = here.local();
+  const std::vector<ScatterGather> parts{{whole.address, 8, whole.lkey}, {whole.address + 8, 4, whole.lkey}};
+  EXPECT_EQ(must(near.send(operation, parts).wait()).bytes, 12u);
+  EXPECT_EQ(must(receive.wait()).bytes, 12u);
+  Operation again = pair.far_end().receive(there.local());
+  EXPECT_EQ(must(near.send(operation, Segments{}).wait()).bytes, 0u);
+  const OperationOutcome got = must(again.wait());
+  EXPECT_EQ(got.bytes, 0u);
+  EXPECT_FALSE(got.immediate);
+  EXPECT_EQ(must(near.read(operation, here.local(), there.remote()).wait()).bytes, 64u);
+  EXPECT_EQ(must(near.compare_and_swap(operation, there.remote(), word(there), 9).wait()).bytes, 8u);
+  EXPECT_EQ(word(there), 9u);
 }
 
 TEST(Transfer, writes_and_reads_a_megabyte) {

@@ -81,6 +81,8 @@ class [[nodiscard]] Operation {
   Result<OperationOutcome> wait(Duration timeout);
   // Outcome; done() must hold.
   Result<OperationOutcome> result() const;
+  // The same without the outcome: null when it succeeded. The error stays until the operation is started again.
+  const Error* error() const;
 
   // auto outcome = co_await connection.write(...), or co_await operation: Result<OperationOutcome>, from any coroutine
   // that the engine's thread may resume. It goes on after the operation's callback has run; when that submits anew,

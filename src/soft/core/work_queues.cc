@@ -17,6 +17,13 @@ std::uint64_t total_length(std::span<const ScatterGather> sges) {
   return sum;
 }
 
+void copy_segments(ScatterGather* to, std::span<const ScatterGather> from) {
+  if (from.size() == 1)  // mostly
+    *to = from[0];
+  else
+    std::copy(from.begin(), from.end(), to);
+}
+
 // The segments' bytes, which are the caller's own memory, addressed directly: inline data needs no
 // registration.
 void copy_inline(std::byte* to, std::span<const ScatterGather> sges) {
@@ -73,8 +80,7 @@ void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint3
     copy_inline(&inline_[std::size_t{index & mask_} * max_inline_], request.local);
     return;
   }
-  std::copy(request.local.begin(), request.local.end(),
-            sges_.begin() + std::ptrdiff_t{index & mask_} * max_sges_);
+  copy_segments(&sges_[std::size_t{index & mask_} * max_sges_], request.local);
 }
 
 PostResult SendQueue::post(std::span<const SendRequest> requests) {
@@ -123,8 +129,7 @@ PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests, bool* cl
     if (result.status != PostStatus::Ok) break;
     wqes_[head & mask_] = {request.id, total_length(request.local),
                            static_cast<std::uint32_t>(request.local.size())};
-    std::copy(request.local.begin(), request.local.end(),
-              sges_.begin() + std::ptrdiff_t{head & mask_} * max_sges_);
+    copy_segments(&sges_[std::size_t{head & mask_} * max_sges_], request.local);
     ++head;
     ++result.posted;
   }
@@ -136,8 +141,7 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
   const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
   if (tail == posted_.load(std::memory_order_acquire)) return false;
   wqe = wqes_[tail & mask_];
-  const auto first = sges_.begin() + std::ptrdiff_t{tail & mask_} * max_sges_;
-  std::copy(first, first + wqe.sge_count, sges.begin());
+  copy_segments(sges.data(), {&sges_[std::size_t{tail & mask_} * max_sges_], wqe.sge_count});
   taken_.store(tail + 1, std::memory_order_release);
   return true;
 }

@@ -35,18 +35,14 @@ struct Link {
   core::MemoryTable& memory;
   core::Counters& counters;
   RandomSource& random;
-  std::optional<Channel> channel;
+  std::optional<Channel> channel{};
+  std::uint32_t max_record_bytes = 0;  // of ours, while there is a channel: several are in the ring at once
   bool peer_pulls = false;  // it said so
   bool peer_leaves = false;  // nothing is copied directly any more
   bool peer_gone = false;   // seen by a copy: nothing more is read, and the socket tells
   std::unique_ptr<PeerRegions> peer_regions{};  // from the first request on that could use one
 
   core::PdId pd() const { return qp.init().pd; }
-  // Of a record of ours: short enough that several are in the ring at once.
-  std::uint32_t max_record_bytes() const {
-    const std::uint32_t capacity = channel->out.capacity();
-    return std::min({max_payload_bytes(capacity), capacity / 4, config.max_record_bytes});
-  }
   // What the peer granted under that key. Nothing, and it is asked for when it is time.
   const PeerRegion* granted(RKey rkey) {
     return reaches_regions() ? peer_regions->find(rkey, *channel->regions) : nullptr;

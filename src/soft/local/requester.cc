@@ -72,7 +72,7 @@ Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
   }
   if (!carries_payload(wqe.opcode)) return cut;
   if (state_.began ? state_.pulled : is_to_be_pulled(wqe)) return pulled_cut_of(wqe, cut);
-  cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes() - cut.head);
+  cut.payload = std::min(wqe.length - state_.written, link_.max_record_bytes - cut.head);
   return cut;
 }
 
@@ -88,7 +88,7 @@ bool Requester::is_to_be_pulled(const SendWqe& wqe) const {
 
 // As much as one record may name: a piece for each segment that is not empty.
 Requester::Cut Requester::pulled_cut_of(const SendWqe& wqe, Cut cut) const {
-  const std::uint32_t room = (link_.max_record_bytes() - cut.head) / kPieceBytes;
+  const std::uint32_t room = (link_.max_record_bytes - cut.head) / kPieceBytes;
   const std::uint32_t most = std::min(wqe.length - state_.written, kMaxPulledBytes);
   std::uint32_t offset = state_.written;
   for (const ScatterGather& sge : link_.qp.send_queue().sges(state_.current)) {

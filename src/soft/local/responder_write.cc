@@ -22,7 +22,7 @@ std::uint32_t Responder::next_record_bytes() const {
   const Fetch& fetch = answers_.fetch();
   response.kind = fetch.atomic ? RecordKind::AtomicResult : RecordKind::ReadData;
   const std::uint32_t head = head_bytes(response);
-  return head + (fetch.atomic ? 0 : std::min(fetch.length, link_.max_record_bytes() - head));
+  return head + (fetch.atomic ? 0 : std::min(fetch.length, link_.max_record_bytes - head));
 }
 
 Written Responder::write(Instant now, bool with_data, std::uint32_t limit) {

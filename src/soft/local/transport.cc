@@ -11,7 +11,7 @@ namespace verbena::local {
 
 Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, core::Counters& counters,
                      RandomSource& random)
-    : link_{qp, config, memory, counters, random, {}},
+    : link_{qp, config, memory, counters, random},
       requester_(link_, send_, answers_),
       completer_(link_, send_),
       responder_(link_, answers_) {}
@@ -46,6 +46,8 @@ void Transport::attach(Instant, const Channel& channel) {
   VERBENA_ASSERT(!attached() && !peer_ended_);
   VERBENA_ASSERT(channel.out.capacity() >= kMinRingCapacity && channel.in.capacity() >= kMinRingCapacity);
   link_.channel.emplace(channel);
+  const std::uint32_t capacity = channel.out.capacity();
+  link_.max_record_bytes = std::min({max_payload_bytes(capacity), capacity / 4, link_.config.max_record_bytes});
   room_told_ = channel.in.released();
   recalled_ = false;
   link_.qp.set_recall(this);
