@@ -253,6 +253,7 @@ class EngineState {
   Outside outside_ = Outside::Elsewhere;
   std::atomic<bool> woken_{false};
   std::atomic<bool> sleeps_in_device_{false};
+  bool waited_in_device_ = false;  // for which fd() tells of no event; nothing was run since
   int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;
 };
 

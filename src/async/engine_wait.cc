@@ -112,6 +112,7 @@ void EngineState::sleep(Instant until) {
   if (devices_.size() == 1) {
     sleeps_in_device_.store(true);  // either wake() sees this, or we see that it was called
     if (!woken_.load()) first().context().wait_event(until);
+    waited_in_device_ = true;
     return sleeps_in_device_.store(false);
   }
   arm_timer(until);
@@ -136,7 +137,7 @@ bool EngineState::prepare_wait() {
     if (wake_fd_ >= 0) drain_counter(wake_fd_);
     return false;
   }
-  if (look_ahead()) return false;
+  if (waited_in_device_ || look_ahead()) return false;
   drain_counter(timer_fd_);
   arm_timer(next_due());
   outside_ = Outside::Waits;

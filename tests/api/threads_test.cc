@@ -332,6 +332,41 @@ TEST(Threads, waits_inside_a_foreign_loop_keep_what_was_to_wake_it) {
   EXPECT_TRUE(readable());
 }
 
+// An event that ended a wait is the engine's to dispatch, whatever its descriptor says.
+TEST(Threads, an_engine_that_has_waited_runs_before_a_foreign_loop_waits_for_it) {
+  std::atomic<bool> ready{false}, leave{false};
+  std::string address;
+  std::thread server([&] {
+    Device device = must(Device::open());
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine));
+    address = listener.address().to_string();
+    ready = true;
+    Connection connection = must(listener.accept(patient()));
+    engine.run_until([&] { return leave.load(); }, Duration::seconds(60));
+    must(connection.close());
+  });
+  while (!ready) std::this_thread::yield();
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device, {WaitMode::Event}));
+  ConnectionOptions options = patient();
+  options.keep_alive = {};
+  Connection connection = must(Connection::connect(engine, address, options));
+  do {
+    while (engine.run_once()) {
+    }
+  } while (!engine.prepare_wait());
+  leave = true;
+  for (int waits = 0; waits < 1000 && !connection.closed(); ++waits) {
+    engine.wait(engine.now() + Duration::seconds(5));
+    EXPECT_FALSE(engine.prepare_wait());
+    while (engine.run_once()) {
+    }
+  }
+  EXPECT_TRUE(connection.closed());
+  server.join();
+}
+
 TEST(Threads, queue_pairs_of_one_device_are_posted_to_and_polled_from_any_thread) {
   constexpr std::uint64_t kEach = 200;
   Device a = must(Device::open()), b = must(Device::open());

@@ -118,7 +118,8 @@ class Device {
   [[nodiscard]] std::optional<DeviceEvent> poll_event();
   // Blocks until an event may be waiting or `until` has come.
   void wait_event(Instant until);
-  // Readable while events may be waiting; -1 for a device in virtual time.
+  // Readable while events may be waiting, but for those for which a wait_event() returned: after that, poll_event()
+  // until there are none. -1 for a device in virtual time.
   int event_fd() const;
   // The clock this device lives by.
   Instant now() const;

@@ -202,19 +202,24 @@ void HostDevice::send_batch(std::size_t count) {
 void HostDevice::collect_events() {
   if (!nic_.event_waits()) return;
   const std::lock_guard guard(event_mutex_);
-  const bool was_empty = pending_events_.empty();
   while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.push_back(*event);
   for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.push_back(event);
   event_pending_.store(!pending_events_.empty(), std::memory_order_release);
-  if (was_empty && !pending_events_.empty()) signal(event_fd_);
+  if (waiter_drives_ || events_signalled_ || pending_events_.empty()) return;
+  events_signalled_ = true;
+  signal_event_fd();
 }
 
 std::optional<DeviceEvent> HostDevice::poll_event() {
-  if (!event_pending_.load(std::memory_order_acquire) && !woken_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (!event_pending_.load(std::memory_order_acquire) && !event_fd_signalled_.load(std::memory_order_relaxed))
+    return std::nullopt;
   const std::lock_guard guard(event_mutex_);
   if (pending_events_.empty()) {
     // A wake() that came too late for a wait: nobody waits now, and an event loop would find it for ever.
-    if (waiting_.load() == 0 && woken_.exchange(false)) quiet_event_fd();
+    if (waiting_.load() == 0) {
+      woken_.store(false);
+      quiet_event_fd();
+    }
     return std::nullopt;
   }
   std::optional<DeviceEvent> event = pending_events_.take_front();
@@ -417,11 +422,13 @@ void HostDevice::wait_event(Instant until) {
   while (!has_event() && !woken_.exchange(false)) {
     step_aside();
     owner_.lock();
+    waiter_drives_ = true;
     const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
+    waiter_drives_ = false;
     answer_awaited_ = any;
     release();
     drive_while_rung();
-    if (any) continue;
+    if (any || event_pending_.load(std::memory_order_relaxed)) continue;
     if (now() >= until) break;
     look = sleep_on_port(until, waiter_, event_fd_);
   }
@@ -443,13 +450,21 @@ void HostDevice::wait_event(Instant until) {
 // By the descriptor that only the waiting side empties: whoever drives empties his sleeper's before he looks.
 void HostDevice::wake() {
   woken_.store(true);
+  signal_event_fd();
+}
+
+// Whoever empties it between the two finds nothing there next time, and no harm is done.
+void HostDevice::signal_event_fd() {
   signal(event_fd_);
+  event_fd_signalled_.store(true);
 }
 
 // A wake() that comes between is not lost: it set its flag first.
 void HostDevice::quiet_event_fd() {
+  events_signalled_ = false;
+  if (!event_fd_signalled_.exchange(false)) return;
   drain(event_fd_);
-  if (woken_.load()) signal(event_fd_);
+  if (woken_.load()) signal_event_fd();
 }
 
 std::uint64_t HostDevice::random() {

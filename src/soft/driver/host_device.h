@@ -73,7 +73,7 @@ class HostDevice final : private DatagramSink {
   bool progress();
   // Oldest event, if any.
   std::optional<DeviceEvent> poll_event();
-  // Readable while poll_event() has something. -1 in virtual time.
+  // Readable while poll_event() has something that no wait_event() returned for. -1 in virtual time.
   int event_fd() const { return time_ == nullptr ? event_fd_ : -1; }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
@@ -154,6 +154,7 @@ class HostDevice final : private DatagramSink {
   void pause_service();
   void put_off_service();
   bool has_event();
+  void signal_event_fd();
   void quiet_event_fd();  // under event_mutex_, with no event pending
   void stop_service();
 
@@ -170,6 +171,7 @@ class HostDevice final : private DatagramSink {
   std::uint32_t train_datagrams_;  // what the port said last
   RecentClock clock_;
   Instant turn_;  // the clock, read once per turn
+  bool waiter_drives_ = false;   // the owner is in wait_event(), which returns for what it finds
   bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
   unsigned turns_ = 0;
   unsigned look_turn_ = 0;  // when everything was looked at
@@ -204,6 +206,8 @@ class HostDevice final : private DatagramSink {
   std::mutex event_mutex_;
   Fifo<DeviceEvent> pending_events_;
   std::atomic<bool> event_pending_{false};  // pending_events_ is not empty; written under event_mutex_
+  bool events_signalled_ = false;           // event_fd_ tells of them; under event_mutex_
+  std::atomic<bool> event_fd_signalled_{false};  // there may be something to empty
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
   std::array<int, 4> own_fds() const { return {event_fd_, waiter_.wake_fd, service_sleeper_.wake_fd, park_fd_}; }

@@ -215,6 +215,40 @@ TEST(HostDevice, quiets_its_descriptor_after_a_wake_that_nobody_waited_for) {
   EXPECT_EQ(::poll(&fd, 1, 0), 0);
 }
 
+// Who waits drives, and need not be told of what he found by himself.
+TEST(HostDevice, tells_by_its_descriptor_of_what_no_wait_returned_for) {
+  loopback::Hub hub;
+  HostDevice::Options alone;
+  alone.service_thread = false;
+  const auto first = std::move(hub.open(config_for(1), std::make_unique<SeededRandom>(1), std::move(alone)).value());
+  const auto second = std::move(hub.open(config_for(2), std::make_unique<SeededRandom>(2), {}).value());
+  test::End a(*first), b(*second);
+  a.connect(b);
+  b.connect(a);
+  const auto readable = [&] {
+    pollfd fd{first->event_fd(), POLLIN, 0};
+    return ::poll(&fd, 1, 0) == 1;
+  };
+  Completion done;
+  for (int round = 0; round < 3; ++round) {
+    first->arm(*a.ring, false);
+    a.post(SendOpcode::RdmaWrite, b, 0, 8, 0);
+    first->wait_event(Instant::never());
+    EXPECT_FALSE(readable());
+    EXPECT_TRUE(first->poll_event());
+    EXPECT_FALSE(first->poll_event());
+    EXPECT_EQ(a.ring->poll({&done, 1}), 1u);
+
+    first->arm(*a.ring, false);
+    a.post(SendOpcode::RdmaWrite, b, 0, 8, 0);
+    while (a.ring->looks_empty()) first->progress();
+    EXPECT_TRUE(readable());
+    EXPECT_TRUE(first->poll_event());
+    EXPECT_FALSE(readable());
+    EXPECT_EQ(a.ring->poll({&done, 1}), 1u);
+  }
+}
+
 // Whoever looks into the device hears a doorbell that rang meanwhile, as those who drive it do.
 TEST(HostDevice, hears_a_doorbell_that_rings_while_somebody_reads_counters) {
   loopback::Hub hub;

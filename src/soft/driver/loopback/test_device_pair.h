@@ -100,7 +100,7 @@ struct End {
     Completion c;
     for (;;) {
       if (ring->poll({&c, 1}) != 0) return c;
-      ring->arm(false);
+      device.arm(*ring, false);
       if (ring->poll({&c, 1}) != 0) return c;
       device.wait_event(Instant::never());
       while (device.poll_event()) {
