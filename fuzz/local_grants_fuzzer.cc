@@ -392,7 +392,7 @@ class World final : private PeerMemory, private RegionSource {
         take_back(region_.rkey);
         break;
       case 6:
-        write_now();
+        do_now();
         break;
       case 7:
         ask_to_pull();
@@ -432,11 +432,14 @@ class World final : private PeerMemory, private RegionSource {
     if (qp_->post_send({&made, 1})) ++posted_;
     transport_->handle_doorbell();
   }
-  void write_now() {
+  void do_now() {
     const ScatterGather local{reinterpret_cast<std::uintptr_t>(own_.base()), script_.u8() * 2u, LKey{}};
     const SendRequest made = request(local);
-    const ShortWrite write{{own_.base(), local.length}, made.remote_address, made.rkey};
-    if (qp_->state() == QueuePairState::Rts) transport_->write_now(write);
+    if (qp_->state() != QueuePairState::Rts) return;
+    if (script_.u8() % 2 == 0)
+      transport_->do_now(ShortWrite{{own_.base(), local.length}, made.remote_address, made.rkey});
+    else
+      transport_->do_now(ShortRead{{own_.base(), local.length}, made.remote_address, made.rkey});
   }
   void receive() {
     const ScatterGather local{kIova + 512, 256, region_.lkey};

@@ -77,7 +77,8 @@ class Channel final : public OperationQueue, private EventHandler {
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   // See QueuePair::try_write_now().
-  bool try_write_now(const ShortWrite& write);
+  bool try_write_now(const ShortWrite& write) { return !end_ && note_done_now(ops_->write_now(write)); }
+  bool try_read_now(const ShortRead& read) { return !end_ && note_done_now(ops_->read_now(read)); }
   void on_completion(std::function<void(const Completion&)> handler);
 
   // ---- For its pool of receives.
@@ -113,6 +114,12 @@ class Channel final : public OperationQueue, private EventHandler {
   bool overran() const;  // a completion queue it uses
   bool fail_what_is_lost();
   bool has_nothing_out() const;
+  bool note_done_now(bool done) {
+    if (!done) return false;
+    engine_.note_activity();
+    heard_ = true;
+    return true;
+  }
 
   Slots& slots_of(const Operation& operation) { return operation.request_.is_receive ? receives_ : sends_; }
 

@@ -143,13 +143,6 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
   return total;
 }
 
-bool Channel::try_write_now(const ShortWrite& write) {
-  if (end_ || !ops_->write_now(write)) return false;
-  engine_.note_activity();
-  heard_ = true;
-  return true;
-}
-
 PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
   PostResult total;
   if (options_.pool != nullptr) return {PostStatus::SharedReceives, 0};

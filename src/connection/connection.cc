@@ -204,6 +204,10 @@ bool Connection::try_write_now(const ShortWrite& write) { return state_->channel
 bool Connection::try_write_now(std::span<const std::byte> bytes, const RemoteMemory& remote) {
   return bytes.size() <= remote.length && try_write_now({bytes, remote.address, remote.rkey});
 }
+bool Connection::try_read_now(const ShortRead& read) { return state_->channel().try_read_now(read); }
+bool Connection::try_read_now(std::span<std::byte> bytes, const RemoteMemory& remote) {
+  return bytes.size() <= remote.length && try_read_now({bytes, remote.address, remote.rkey});
+}
 void Connection::on_completion(std::function<void(const Completion&)> handler) {
   state_->channel().on_completion(std::move(handler));
 }

@@ -58,6 +58,7 @@ PostResult QueuePair::post_receive(std::span<const ReceiveRequest> requests) {
   return ops_->post_receive(requests);
 }
 bool QueuePair::try_write_now(const ShortWrite& write) { return ops_->write_now(write); }
+bool QueuePair::try_read_now(const ShortRead& read) { return ops_->read_now(read); }
 QueuePairState QueuePair::state() const { return ops_->state(); }
 
 Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask mask) {

@@ -75,6 +75,8 @@ class QueuePairOps {
   // so and all that was posted before is done; no completion follows. Its bytes need no registration. False: it is to
   // be posted, and the peer may have a part of it. Cheap where it cannot be.
   virtual bool write_now(const ShortWrite& write) = 0;
+  // Likewise a READ: false, and a part of the bytes may have changed.
+  virtual bool read_now(const ShortRead& read) = 0;
   virtual QueuePairState state() const = 0;
 };
 

@@ -106,8 +106,9 @@ class Nic final {
   void handle_signal(Instant now, Qpn qpn, bool others_sleep);
   // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
   bool emit_records(Instant now);
-  // Carries out a short WRITE into memory of this host that would be the next to be executed. False: post it.
-  bool write_now(core::QueuePair& queues, const ShortWrite& write);
+  // Carries out a ShortWrite or ShortRead in memory of this host that would be the next to be executed. False: post it.
+  template <class Short>
+  bool do_now(core::QueuePair& queues, const Short& request);
   // Who goes to sleep announces it, looks once more by handle_records(), and withdraws it on waking up; not for quiet
   // rings.
   void announce_sleep();
@@ -126,7 +127,7 @@ class Nic final {
   void ring_doorbell(core::QueuePair& queues);
   // Any thread: whether its requests go by rings now.
   static bool is_on_rings(const core::QueuePair& queues);
-  // Any thread: whether write_now() may do something.
+  // Any thread: whether do_now() may do something.
   static bool reaches_peer(const core::QueuePair& queues);
 
   // ---- Inputs.

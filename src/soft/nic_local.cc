@@ -213,13 +213,16 @@ bool Nic::reaches_peer(const core::QueuePair& queues) {
   return static_cast<const Qp&>(queues).reaches_peer.load(std::memory_order_relaxed);
 }
 
-bool Nic::write_now(core::QueuePair& queues, const ShortWrite& write) {
+template <class Short>
+bool Nic::do_now(core::QueuePair& queues, const Short& request) {
   Qp& qp = static_cast<Qp&>(queues);
   if (qp.local == nullptr || !qp.local->link) return false;
-  const bool written = qp.local->transport.write_now(write);
+  const bool done = qp.local->transport.do_now(request);
   if (qp.state() == QueuePairState::Error) ring_doorbell(qp);
-  return written;
+  return done;
 }
+template bool Nic::do_now(core::QueuePair& queues, const ShortWrite& request);
+template bool Nic::do_now(core::QueuePair& queues, const ShortRead& request);
 
 // Nothing: no copy goes on there. A slot: one does that may never end.
 std::optional<std::uint32_t> Nic::end_copies(Qp& qp, RKey rkey) {

@@ -163,7 +163,7 @@ bool write_without_request(Client& client, std::span<const std::byte> bytes, int
   return false;
 }
 
-TEST(LocalRegions, a_short_write_needs_no_request_and_no_registered_memory) {
+TEST(LocalRegions, a_short_write_or_read_needs_no_request_and_no_registered_memory) {
   Process server([](const auto& say) { lend(Access::All, false, say); });
   {
     Client client(server.hear());
@@ -174,10 +174,15 @@ TEST(LocalRegions, a_short_write_needs_no_request_and_no_registered_memory) {
       must(client.connection.read(client.memory.local(0, 64), client.remote).wait());
       ASSERT_EQ(std::memcmp(client.memory.data(), bytes.data(), bytes.size()), 0) << i;
     }
+    std::array<std::byte, 64> read{};
+    ASSERT_TRUE(client.connection.try_read_now(read, client.remote));
+    EXPECT_EQ(read, bytes);
     const RemoteMemory shorter{client.remote.address, 63, client.remote.rkey};
     EXPECT_FALSE(client.connection.try_write_now(bytes, shorter));
+    EXPECT_FALSE(client.connection.try_read_now(read, shorter));
     must(client.connection.close());
     EXPECT_FALSE(client.connection.try_write_now(bytes, client.remote));
+    EXPECT_FALSE(client.connection.try_read_now(read, client.remote));
   }
   server.hear();
 }

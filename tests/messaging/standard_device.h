@@ -203,6 +203,7 @@ class StandardContext final : public provider::Context {
       return inner_.post_receive(requests);
     }
     bool write_now(const ShortWrite&) override { return false; }
+    bool read_now(const ShortRead&) override { return false; }
     QueuePairState state() const override { return inner_.state(); }
 
     // True while there is more to come.

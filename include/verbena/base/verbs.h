@@ -87,6 +87,13 @@ struct ShortWrite {
   RKey rkey;
 };
 
+// A READ that is no request: see QueuePair::try_read_now().
+struct ShortRead {
+  std::span<std::byte> bytes;  // of any memory
+  std::uint64_t remote_address = 0;
+  RKey rkey;
+};
+
 struct ReceiveRequest {
   std::uint64_t id = 0;
   std::span<const ScatterGather> local;

@@ -169,10 +169,12 @@ class Connection {
   // succeeds, does so in silence.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
-  // See QueuePair::try_write_now(): a short WRITE between processes of one host, without a request and its completion.
-  // The second: to the beginning of `remote`; false too when that is shorter.
+  // See QueuePair::try_write_now(): a short WRITE or READ between processes of one host, without a request and its
+  // completion. Each second: at the beginning of `remote`; false too when that is shorter.
   [[nodiscard]] bool try_write_now(const ShortWrite& write);
   [[nodiscard]] bool try_write_now(std::span<const std::byte> bytes, const RemoteMemory& remote);
+  [[nodiscard]] bool try_read_now(const ShortRead& read);
+  [[nodiscard]] bool try_read_now(std::span<std::byte> bytes, const RemoteMemory& remote);
   void on_completion(std::function<void(const Completion&)> handler);
 
   // ---- Ending.

@@ -29,6 +29,8 @@ constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
 constexpr Duration kLease = Duration::microseconds(200);
+// Of what is done now: as much as a program would copy by itself, in parts between which others have the device.
+constexpr std::size_t kMostBytesNow = 1 << 20, kBytesAtOnce = 1 << 18;
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 
 void signal(int fd) {
@@ -303,13 +305,22 @@ void HostDevice::kick(core::QueuePair& queues) {
 }
 
 // It makes nothing due: only what others rang for meanwhile is looked after.
-bool HostDevice::write_now(core::QueuePair& queues, const ShortWrite& write) {
-  if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;
-  const bool written = nic_.write_now(queues, write);
-  owner_.unlock();
-  drive_while_rung();
-  return written;
+template <class Short>
+bool HostDevice::do_now(core::QueuePair& queues, const Short& request) {
+  if (!Nic::reaches_peer(queues) || request.bytes.size() > kMostBytesNow) return false;
+  Short part = request;
+  for (std::size_t done = 0;; done += part.bytes.size()) {
+    part.bytes = request.bytes.subspan(done, std::min(request.bytes.size() - done, kBytesAtOnce));
+    part.remote_address = request.remote_address + done;
+    if (!owner_.try_lock()) return false;
+    const bool whole = nic_.do_now(queues, part);
+    owner_.unlock();
+    drive_while_rung();
+    if (!whole || done + part.bytes.size() == request.bytes.size()) return whole;
+  }
 }
+template bool HostDevice::do_now(core::QueuePair& queues, const ShortWrite& request);
+template bool HostDevice::do_now(core::QueuePair& queues, const ShortRead& request);
 
 void HostDevice::arm(core::CompletionQueue& queue, bool solicited_only) {
   look([&] { queue.arm(solicited_only); });

@@ -65,8 +65,10 @@ class HostDevice final : private DatagramSink {
   void kick(core::QueuePair& queues);
   // The next completion there, or the next solicited or failed one, raises an event.
   void arm(core::CompletionQueue& queue, bool solicited_only);
-  // Instead of a post; see QueuePairOps::write_now(). False too while somebody else owns the device.
-  bool write_now(core::QueuePair& queues, const ShortWrite& write);
+  // Instead of a post, a ShortWrite or ShortRead; see QueuePairOps::write_now(). False too while somebody else owns the
+  // device.
+  template <class Short>
+  bool do_now(core::QueuePair& queues, const Short& request);
   // While on, the kicks of this thread only ring; off sends what they rang for, in as few trains as it fits.
   void gather_kicks(bool on);
   // Drives the device once: receive, timers, transmit. True when anything happened.

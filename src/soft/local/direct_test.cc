@@ -206,20 +206,23 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
 
 // A WRITE that is not posted, of the first bytes of a's memory, to `remote` in b's.
 bool write_now(Pair& pair, std::size_t length, std::uint64_t remote) {
-  return pair.a.transport->write_now({{pair.a.data(), length}, pair.b.va(remote), pair.b.region.rkey});
+  return pair.a.transport->do_now(ShortWrite{{pair.a.data(), length}, pair.b.va(remote), pair.b.region.rkey});
+}
+// A READ that is not posted, of b's memory from `remote` on, to the beginning of a's.
+bool read_now(Pair& pair, std::size_t length, std::uint64_t remote) {
+  return pair.a.transport->do_now(ShortRead{{pair.a.data(), length}, pair.b.va(remote), pair.b.region.rkey});
 }
 
 TEST(LocalDirect, a_write_goes_without_a_request_once_the_memory_is_granted) {
   Pair pair(direct());
   EXPECT_FALSE(write_now(pair, 8, 0)) << "not granted";
   open_region(pair);
-  for (const std::uint32_t length : {1u, 8u, 24u, 4096u}) {
+  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 65536u}) {
     const Bytes bytes = pattern(length, length);
     pair.a.put(0, bytes);
     EXPECT_TRUE(write_now(pair, length, 5));
     EXPECT_TRUE(pair.b.holds(5, bytes)) << length;
   }
-  EXPECT_FALSE(write_now(pair, 4097, 0)) << "too long";
   EXPECT_FALSE(write_now(pair, 0, 0));
   EXPECT_FALSE(write_now(pair, 8, kRegion - 7)) << "more than there is";
   EXPECT_TRUE(pair.a.sent().empty());
@@ -227,6 +230,46 @@ TEST(LocalDirect, a_write_goes_without_a_request_once_the_memory_is_granted) {
   pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
   pair.run();
   EXPECT_EQ(ids(pair.a.sent()), Ids{1}) << "numbers go on";
+}
+
+TEST(LocalDirect, a_read_goes_without_a_request_once_the_memory_is_granted) {
+  Pair pair(direct());
+  EXPECT_FALSE(read_now(pair, 8, 0)) << "not granted";
+  open_region(pair);
+  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 65536u}) {
+    const Bytes bytes = pattern(length, length);
+    pair.b.put(3, bytes);
+    EXPECT_TRUE(read_now(pair, length, 3));
+    EXPECT_TRUE(pair.a.holds(0, bytes)) << length;
+  }
+  EXPECT_FALSE(read_now(pair, 0, 0));
+  EXPECT_FALSE(read_now(pair, 8, kRegion - 7)) << "more than there is";
+  EXPECT_TRUE(pair.a.sent().empty());
+  EXPECT_EQ(pair.a.counters.rdma_reads, 5u);
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1}) << "numbers go on";
+}
+
+TEST(LocalDirect, a_read_without_a_request_goes_only_where_one_with_it_would) {
+  {
+    Given given = direct();
+    given.memory_access = Access::LocalWrite | Access::RemoteWrite;
+    Pair pair(direct(), given);
+    open_region(pair);
+    EXPECT_FALSE(read_now(pair, 8, 0)) << "may be written only";
+  }
+  Pair pair(direct());
+  open_region(pair);
+  pair.b.receive(1, 100'000, 8);
+  pair.a.send(1, 0, 8);
+  EXPECT_FALSE(read_now(pair, 8, 0)) << "o1: posted, not begun";
+  pair.run();
+  EXPECT_TRUE(read_now(pair, 8, 0));
+  ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
+  EXPECT_FALSE(read_now(pair, 8, 0)) << "taken back";
+  ASSERT_TRUE(pair.a.go(QueuePairState::Error));
+  EXPECT_FALSE(read_now(pair, 8, 0));
 }
 
 TEST(LocalDirect, o1_a_write_without_a_request_overtakes_nothing) {

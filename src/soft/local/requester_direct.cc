@@ -16,8 +16,6 @@ namespace {
 // beside it, and memcpy() is quicker at it than at more.
 constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
-// Of a WRITE that is carried out before it is posted: who posts holds the device as long.
-constexpr std::size_t kMostBytesNow = 4096;
 // So many short requests go through the ring though they could go directly, rather than wait for what is
 // before them.
 constexpr std::uint32_t kMostDetours = 64;
@@ -124,22 +122,35 @@ bool Requester::update_word(const SendWqe& wqe, const PeerRegion& region) {
   return told;
 }
 
-bool Requester::write_now(const ShortWrite& write, const PeerRegion*& copying) {
+template <class Short, class Copy>
+bool Requester::copy_now(SendOpcode opcode, const Short& request, const PeerRegion*& copying, Copy copy) {
   const core::SendQueue& queue = link_.qp.send_queue();
-  const std::size_t bytes = write.bytes.size();
-  if (bytes > kMostBytesNow || queue.retired() != queue.posted()) return false;  // O-1
-  const PeerRegion* const region = granted(write.rkey, write.remote_address, bytes, Access::RemoteWrite);
-  if (region == nullptr) return false;
+  const std::size_t bytes = request.bytes.size();
+  if (queue.retired() != queue.posted()) return false;  // O-1
+  const PeerRegion* const region = granted(request.rkey, request.remote_address, bytes, core::right_for(opcode));
+  if (region == nullptr || region->base == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
   if (!claimer.claim(region->slot, region->rkey)) return lose(*region);
   copying = region;
   light_fence();  // a fault finds it said
-  core::dma_write_unguarded(region->base + (write.remote_address - region->iova), write.bytes, true);
+  copy(region->base + (request.remote_address - region->iova));
   light_fence();
   copying = nullptr;
   if (!claimer.release(region->slot, region->rkey)) return lose(*region);
-  count_direct(SendOpcode::RdmaWrite, static_cast<std::uint32_t>(bytes));
+  count_direct(opcode, static_cast<std::uint32_t>(bytes));
   return true;
+}
+
+bool Requester::do_now(const ShortWrite& write, const PeerRegion*& copying) {
+  return copy_now(SendOpcode::RdmaWrite, write, copying,
+                  [&](std::byte* there) { core::dma_write_unguarded(there, write.bytes, true); });
+}
+
+bool Requester::do_now(const ShortRead& read, const PeerRegion*& copying) {
+  if (link_.qp.attributes().max_rd_atomic == 0) return false;
+  return copy_now(SendOpcode::RdmaRead, read, copying, [&](const std::byte* there) {
+    core::dma_write_unguarded(read.bytes.data(), {there, read.bytes.size()}, false);
+  });
 }
 
 void Requester::lose_copy(const PeerRegion& region) {

@@ -282,14 +282,17 @@ bool Transport::emit(Instant now) {
   return published;
 }
 
-bool Transport::write_now(const ShortWrite& write) {
+template <class Short>
+bool Transport::do_now(const Short& request) {
   if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
-  bool written = false;
+  bool done = false;
   const PeerRegion* copying = nullptr;
-  if (fault_guard::run([&] { written = requester_.write_now(write, copying); })) return written;
+  if (fault_guard::run([&] { done = requester_.do_now(request, copying); })) return done;
   if (copying == nullptr || !fault_guard::run([&] { requester_.lose_copy(*copying); })) break_off();
   return false;
 }
+template bool Transport::do_now(const ShortWrite& request);
+template bool Transport::do_now(const ShortRead& request);
 
 // A request carries an acknowledgement that is all there is to say.
 bool Transport::answers_before(bool data) const { return answers_first_ && !(data && answers_.is_only_owed()); }

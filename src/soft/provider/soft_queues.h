@@ -33,7 +33,8 @@ class SoftContext::Qp final : public provider::QueuePairOps {
     if (flushes && result.posted != 0) device_.kick(queues_);
     return result;
   }
-  bool write_now(const ShortWrite& write) override { return device_.write_now(queues_, write); }
+  bool write_now(const ShortWrite& write) override { return device_.do_now(queues_, write); }
+  bool read_now(const ShortRead& read) override { return device_.do_now(queues_, read); }
   QueuePairState state() const override { return queues_.state(); }
 
  private:

@@ -32,6 +32,7 @@ void use(World& w, std::span<Completion> completions, std::span<messaging::Messa
   w.connection.close();  // refused: nodiscard
   w.connection.post_send({});  // refused: nodiscard
   w.connection.try_write_now(w.bytes, w.remote);  // refused: nodiscard
+  w.connection.try_read_now(ShortRead{});  // refused: nodiscard
   w.connection.async_close();  // refused: nodiscard
   Device::open();  // refused: nodiscard
   w.device.register_memory(completions);  // refused: nodiscard
@@ -40,6 +41,7 @@ void use(World& w, std::span<Completion> completions, std::span<messaging::Messa
   w.queue.poll_one();  // refused: nodiscard
   w.pair.post_receive(ReceiveRequest{});  // refused: nodiscard
   w.pair.try_write_now(ShortWrite{});  // refused: nodiscard
+  w.pair.try_read_now(ShortRead{});  // refused: nodiscard
   w.shared.post(ReceiveRequest{});  // refused: nodiscard
   w.shared.withdraw(1);  // refused: nodiscard
   w.listener.poll_request();  // refused: nodiscard
