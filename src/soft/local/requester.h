@@ -25,9 +25,9 @@ class Requester {
   Written write(Instant now, std::uint32_t limit);
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
-  // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is this
-  // process's own, whatever the keys. False: it is to be posted; a part of it may be done. When it faults while `copying`
-  // is a region, lose_copy() of that is due; otherwise the ring itself is lost.
+  // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
+  // this process's own, whatever the keys. False: it is to be posted; a part of it may be done. When it faults while
+  // `copying` is a region, lose_copy() of that is due; otherwise the ring itself is lost.
   bool do_now(const ShortWrite& write, const PeerRegion*& copying);
   bool do_now(const ShortRead& read, const PeerRegion*& copying);
   void lose_copy(const PeerRegion& region);

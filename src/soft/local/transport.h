@@ -67,8 +67,8 @@ class Transport final : private core::RequestRecall {
 
   // Nothing is to be written now or later, unless something comes.
   bool idle() const { return requester_.is_idle() && !responder_.owes_answer() && !finished(); }
-  // Carries out a ShortWrite or ShortRead, which is not posted; see Requester::do_now(). handle_state() or emit() follows
-  // when the queue pair is in ERR after it.
+  // Carries out a ShortWrite or ShortRead, which is not posted; see Requester::do_now(). handle_state() or emit()
+  // follows when the queue pair is in ERR after it.
   template <class Short>
   bool do_now(const Short& request);
   // Whether emit() would write something. A request that only lacks room waits for the peer from now on, as one that
