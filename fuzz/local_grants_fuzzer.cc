@@ -435,10 +435,8 @@ class World final : private PeerMemory, private RegionSource {
   void do_now() {
     const ScatterGather local{reinterpret_cast<std::uintptr_t>(own_.base()), script_.u8() * 2u, LKey{}};
     const SendRequest made = request(local);
-    if (qp_->state() != QueuePairState::Rts) return;
-    const std::span own{own_.base(), local.length};
-    script_.u8() % 2 == 0 ? transport_->do_now(ShortWrite{own, made.remote_address, made.rkey})
-                          : transport_->do_now(ShortRead{own, made.remote_address, made.rkey});
+    script_.u8() % 2 == 0 ? transport_->do_now(ShortWrite{{own_.base(), local.length}, made.remote_address, made.rkey})
+                          : transport_->do_now(ShortRead{{own_.base(), local.length}, made.remote_address, made.rkey});
   }
   void receive() {
     const ScatterGather local{kIova + 512, 256, region_.lkey};
