@@ -38,14 +38,15 @@ def hosts(lab, path):
     return (*lab.veth(), VETH_NEAR, VETH_FAR) if path == "veth" else ([], [], "", "")
 
 
-def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy"):
+def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy",
+            posted="no"):
     """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
-        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--op", op, "--test", test,
-                   "--size", str(size), "--iterations", str(iterations), "--depth", str(depth), "--mtu", str(mtu),
-                   "--rcvbuf", str(RCVBUF)]
+        options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--posted", posted,
+                   "--op", op, "--test", test, "--size", str(size), "--iterations", str(iterations),
+                   "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
         text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
                         [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else name or "figure")
@@ -187,7 +188,7 @@ def _local():
     """What goes through the memory of one host, and what is measured beside it."""
     found = {"local-send-8B": verbena("send", "latency", 8, 300000, path="local"),
              "local-write-8B": verbena("write", "latency", 8, 300000, path="local"),
-             "local-send-8B-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=64, path="local"), 8),
+             "local-send-8B-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=128, path="local"), 8),
              "ucx-posix-tag": ucx("tag_lat", 8, 300000, "posix"),
              "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
              "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
@@ -199,6 +200,9 @@ def _local():
         found[f"ucx-posix-put-{size}"] = ucx("ucp_put_bw", count, iterations // 2, "posix")
         for op in ("write", "read", "send"):
             found[f"local-{op}-{size}"] = verbena(op, "bandwidth", count, iterations // 2, path="local")
+        for op in ("write", "read"):
+            found[f"local-{op}-{size}-posted"] = verbena(op, "bandwidth", count, iterations // 2, path="local",
+                                                         posted="yes")
     for size in ("64KiB", "1MiB"):
         count, iterations = BULK[size]
         found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
@@ -291,6 +295,8 @@ def _local_rows():
         yield Row(f"local.{op}.4KiB.bandwidth", "GB/s", f"local-{op}-4KiB", "ucx-posix-put-4KiB", ">= 1")
         for size in ("64KiB", "1MiB", "64MiB"):
             yield Row(f"local.{op}.{size}.bandwidth", "GB/s", f"local-{op}-{size}", f"memcpy-{size}", ">= 0.95")
+        for size in ("4KiB", "64KiB", "1MiB"):
+            yield Row(f"local.{op}.{size}.posted.bandwidth", "GB/s", f"local-{op}-{size}-posted", f"memcpy-{size}")
     for size in ("64KiB", "1MiB"):
         for tls in ("posix", "posix,cma"):
             yield Row(f"local.send.{size}.bandwidth", "GB/s", f"local-send-{size}", f"ucx-{tls}-tag-{size}", ">= 1")
@@ -313,7 +319,7 @@ def _message_rows():
     yield Row("message.local.8B.rate", "M/s", "message-8B-rate", goal=">= 10")
     for peer in ("ucx-posix-am-rate", "uct-posix-am-rate", "zeromq-8B-rate"):
         yield Row("message.local.8B.rate", "M/s", "message-8B-rate", peer, ">= 1")
-    yield Row("message.local.direct-read.1MiB.bandwidth", "GB/s", "message-direct-read-1MiB", "local-read-1MiB",
+    yield Row("message.local.direct-read.1MiB.bandwidth", "GB/s", "message-direct-read-1MiB", "local-read-1MiB-posted",
               ">= 0.9")
     for protocol, verb in (("send-receive", "send"), ("buffered-write", "write")):
         yield Row(f"message.udp.{protocol}.8B.latency", "us", f"message-udp-{protocol}-8B", f"udp-{verb}-8B", "<= 1.25")

@@ -19,6 +19,8 @@ OPTIONS are the same on both sides, each "--key value"; an unknown key is an err
   --iterations N         round trips (latency) or messages (bandwidth); the first tenth, of messages DEPTH at least, is
                          warm-up and left out
   --depth N              messages outstanding at a time (bandwidth)
+  --posted yes|no        WRITE and READ within the host are requests even where they need not be; no unless told
+                         otherwise
   --mtu BYTES            payload of a full packet: 1024 or 4096
   --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
   --device ADDRESS       the address to use, where it is not to be a free one of loopback
@@ -41,9 +43,9 @@ back; the client sees its receive completion. WRITE: the client writes SIZE byte
 sees that byte in its memory and writes SIZE bytes back; the client sees the byte in its own memory. Each round trip
 is timed by itself with CLOCK_MONOTONIC.
 
-What bandwidth is. DEPTH messages are kept outstanding, each posted from (READ: to) a registered buffer of the client
-and written to (READ: read from) one of the server; the time runs from the completion of the warm-up's last to that of
-the last of all.
+What bandwidth is. DEPTH messages are kept outstanding, each posted from (READ: to) a registered buffer of the client,
+short ones inline, and written to (READ: read from) one of the server; the time runs from the completion of the
+warm-up's last to that of the last of all. A WRITE or READ that needs no request is done one after the other instead.
 """
 import argparse
 import fnmatch

@@ -26,6 +26,7 @@ struct Options {
   std::uint32_t size = 8, iterations = 10000, depth = 8, mtu = 4096, receive_buffer = 0;
   int cpu = -1;
   WaitMode wait = WaitMode::Busy;
+  bool posted = false;
 };
 
 [[noreturn]] void die(const std::string& what) {
@@ -79,6 +80,8 @@ Options parse(int argc, char** argv) {
       o.mtu = number();
     else if (key == "--rcvbuf")
       o.receive_buffer = number();
+    else if (key == "--posted" && (value == "yes" || value == "no"))
+      o.posted = value == "yes";
     else if (key == "--wait" && value == "busy")
       o.wait = WaitMode::Busy;
     else if (key == "--wait" && value == "event")
@@ -190,6 +193,7 @@ class End {
 
   // What is no request between processes of one host.
   bool done_now() {
+    if (options_.posted) return false;
     if (reads_) return connection_->try_read_now(source_.bytes(), remote_);
     return writes_ && connection_->try_write_now(source_.bytes(), remote_);
   }
@@ -289,7 +293,8 @@ class End {
     const std::uint64_t total = options_.iterations;
     const std::uint64_t warm_up = std::max<std::uint64_t>(total / 10, options_.depth);
     begin_ = engine_.now();
-    options_.op != "send" && goes_now() ? copy_all(total, warm_up) : request_all(total, warm_up);
+    const bool may_copy = options_.transport == "local" && options_.op != "send" && !options_.posted;
+    may_copy && goes_now() ? copy_all(total, warm_up) : request_all(total, warm_up);
     const double seconds = static_cast<double>((engine_.now() - begin_).ns) / 1e9;
     const double bytes = static_cast<double>(total - warm_up) * options_.size;
     std::printf("%s\t%.4f\tGB/s\n", options_.name.c_str(), bytes / seconds / 1e9);

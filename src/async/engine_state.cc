@@ -182,9 +182,9 @@ bool EngineState::run_device(AttachedDevice& device) {
 bool EngineState::run_once() {
   bool any = false;
   outside_ = Outside::Elsewhere;
-  waited_in_device_ = false;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
+  waited_in_device_ = false;
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
   if (!tend_soon_.empty() && tend_wanted()) any = true;

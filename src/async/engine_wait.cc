@@ -115,6 +115,7 @@ void EngineState::sleep(Instant until) {
     waited_in_device_ = true;
     return sleeps_in_device_.store(false);
   }
+  if (waited_in_device_) return;
   arm_timer(until);
   epoll_event event;
   ::epoll_wait(epoll_fd_, &event, 1, -1);

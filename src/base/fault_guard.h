@@ -55,7 +55,7 @@ inline constexpr bool kCopiesWords = false;
       "1: movq (%1), %%rax\n"
       "movq %%rax, (%0)\n"
       "2:\n"
-      ".pushsection verbena_guarded, \"a?\"\n"
+      ".pushsection verbena_guarded, \"aR?\"\n"
       ".balign 4\n"
       ".long 1b - .\n"
       ".long 2b - .\n"

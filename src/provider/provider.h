@@ -63,6 +63,7 @@ class CompletionQueueOps {
   // Up to out.size() completions, oldest first. Looks at the ring only; see Context::progress().
   virtual std::size_t poll(std::span<Completion> out) = 0;
   // The next completion (or the next solicited or failed one) raises one event (Event::Kind::Completion).
+  // May wait for whoever drives the device.
   virtual void arm(bool solicited_only) = 0;
 };
 
@@ -209,7 +210,8 @@ class Context {
   virtual void gather_posts(bool on) = 0;
   // Oldest event, if any.
   virtual std::optional<Event> poll_event() = 0;
-  // Readable while events may be waiting in poll_event(). Fits any event loop. -1 where there is none (simulator).
+  // Readable while events may be waiting in poll_event() that no wait_event() returned for. Fits any event loop. -1
+  // where there is none (simulator).
   virtual int event_fd() const = 0;
   // The clock that this device lives by.
   virtual Instant now() const = 0;

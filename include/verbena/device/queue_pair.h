@@ -86,10 +86,11 @@ class QueuePair {
 
   // Carries out a WRITE before it returns, without a completion: with the bytes in place, in the order of every
   // WRITE, when this says true. That goes between processes of one host, for up to 1 MiB into memory allocated with a
-  // device (Device::allocate_memory) that was written once or twice before, when everything posted before is done.
-  // Otherwise it is false and is to be posted; the peer may have a part of it then.
+  // device (Device::allocate_memory) that was written once or twice before, when everything posted before is done and
+  // no other thread has the device. Otherwise it is false and is to be posted; the peer may have a part of it then.
   [[nodiscard]] bool try_write_now(const ShortWrite& write);
-  // Likewise a READ: the bytes are here when this says true. Otherwise a part of them may have changed.
+  // Likewise a READ, where max_rd_atomic allows one: the bytes are here when this says true. Otherwise a part of them
+  // may have changed.
   [[nodiscard]] bool try_read_now(const ShortRead& read);
 
   Qpn qpn() const { return qpn_; }

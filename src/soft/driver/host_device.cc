@@ -29,8 +29,6 @@ constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
 constexpr Duration kLease = Duration::microseconds(200);
-// Of what is done now: as much as a program would copy by itself, in parts between which others have the device.
-constexpr std::size_t kMostBytesNow = 1 << 20, kBytesAtOnce = 1 << 18;
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 
 void signal(int fd) {
@@ -221,6 +219,7 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
     if (waiting_.load() == 0) {
       woken_.store(false);
       quiet_event_fd();
+      if (waiting_.load() != 0) wake();  // it was meant for who waits since
     }
     return std::nullopt;
   }
@@ -232,7 +231,10 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
 
 bool HostDevice::has_event() {
   const std::lock_guard guard(event_mutex_);
-  return !pending_events_.empty();
+  if (!pending_events_.empty()) return true;
+  // What a wake() wrote late, after the wait that it ended, would end every sleep.
+  if (!woken_.load()) quiet_event_fd();
+  return false;
 }
 
 // A thread that sleeps on the port must look again no later than the device's next deadline.
@@ -307,23 +309,20 @@ void HostDevice::kick(core::QueuePair& queues) {
 // It makes nothing due: only what others rang for meanwhile is looked after.
 template <class Short>
 bool HostDevice::do_now(core::QueuePair& queues, const Short& request) {
-  if (!Nic::reaches_peer(queues) || request.bytes.size() > kMostBytesNow) return false;
-  Short part = request;
-  for (std::size_t done = 0;; done += part.bytes.size()) {
-    part.bytes = request.bytes.subspan(done, std::min(request.bytes.size() - done, kBytesAtOnce));
-    part.remote_address = request.remote_address + done;
-    if (!owner_.try_lock()) return false;
-    const bool whole = nic_.do_now(queues, part);
-    owner_.unlock();
-    drive_while_rung();
-    if (!whole || done + part.bytes.size() == request.bytes.size()) return whole;
-  }
+  if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;
+  const bool done = nic_.do_now(queues, request);
+  owner_.unlock();
+  drive_while_rung();
+  return done;
 }
 template bool HostDevice::do_now(core::QueuePair& queues, const ShortWrite& request);
 template bool HostDevice::do_now(core::QueuePair& queues, const ShortRead& request);
 
 void HostDevice::arm(core::CompletionQueue& queue, bool solicited_only) {
-  look([&] { queue.arm(solicited_only); });
+  if (!owner_.try_lock()) take();
+  queue.arm(solicited_only);
+  owner_.unlock();
+  drive_while_rung();
 }
 
 void HostDevice::gather_kicks(bool on) {
@@ -464,7 +463,7 @@ void HostDevice::wake() {
   signal_event_fd();
 }
 
-// Whoever empties it between the two finds nothing there next time, and no harm is done.
+// Whoever empties it between the two finds nothing there next time. Who comes before both finds it later.
 void HostDevice::signal_event_fd() {
   signal(event_fd_);
   event_fd_signalled_.store(true);
@@ -473,7 +472,7 @@ void HostDevice::signal_event_fd() {
 // A wake() that comes between is not lost: it set its flag first.
 void HostDevice::quiet_event_fd() {
   events_signalled_ = false;
-  if (!event_fd_signalled_.exchange(false)) return;
+  if (!event_fd_signalled_.load() || !event_fd_signalled_.exchange(false)) return;
   drain(event_fd_);
   if (woken_.load()) signal_event_fd();
 }

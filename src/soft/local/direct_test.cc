@@ -217,12 +217,13 @@ TEST(LocalDirect, a_write_goes_without_a_request_once_the_memory_is_granted) {
   Pair pair(direct());
   EXPECT_FALSE(write_now(pair, 8, 0)) << "not granted";
   open_region(pair);
-  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 65536u}) {
+  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 1u << 20}) {
     const Bytes bytes = pattern(length, length);
     pair.a.put(0, bytes);
     EXPECT_TRUE(write_now(pair, length, 5));
     EXPECT_TRUE(pair.b.holds(5, bytes)) << length;
   }
+  EXPECT_FALSE(write_now(pair, (1 << 20) + 1, 0)) << "too long";
   EXPECT_FALSE(write_now(pair, 0, 0));
   EXPECT_FALSE(write_now(pair, 8, kRegion - 7)) << "more than there is";
   EXPECT_TRUE(pair.a.sent().empty());
@@ -236,12 +237,13 @@ TEST(LocalDirect, a_read_goes_without_a_request_once_the_memory_is_granted) {
   Pair pair(direct());
   EXPECT_FALSE(read_now(pair, 8, 0)) << "not granted";
   open_region(pair);
-  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 65536u}) {
+  for (const std::uint32_t length : {1u, 8u, 24u, 4096u, 1u << 20}) {
     const Bytes bytes = pattern(length, length);
     pair.b.put(3, bytes);
     EXPECT_TRUE(read_now(pair, length, 3));
     EXPECT_TRUE(pair.a.holds(0, bytes)) << length;
   }
+  EXPECT_FALSE(read_now(pair, (1 << 20) + 1, 0)) << "too long";
   EXPECT_FALSE(read_now(pair, 0, 0));
   EXPECT_FALSE(read_now(pair, 8, kRegion - 7)) << "more than there is";
   EXPECT_TRUE(pair.a.sent().empty());
@@ -258,6 +260,14 @@ TEST(LocalDirect, a_read_without_a_request_goes_only_where_one_with_it_would) {
     Pair pair(direct(), given);
     open_region(pair);
     EXPECT_FALSE(read_now(pair, 8, 0)) << "may be written only";
+  }
+  {
+    Given given = direct();
+    given.max_rd_atomic = 0;
+    Pair pair(direct(), given);
+    open_region(pair);
+    EXPECT_TRUE(write_now(pair, 8, 0));
+    EXPECT_FALSE(read_now(pair, 8, 0)) << "q030: no READ at all";
   }
   Pair pair(direct());
   open_region(pair);

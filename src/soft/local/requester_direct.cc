@@ -16,6 +16,8 @@ namespace {
 // beside it, and memcpy() is quicker at it than at more.
 constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
+// Of what is carried out without being posted: who asks for it holds the device as long.
+constexpr std::size_t kMostBytesNow = 1 << 20;
 // So many short requests go through the ring though they could go directly, rather than wait for what is
 // before them.
 constexpr std::uint32_t kMostDetours = 64;
@@ -126,7 +128,7 @@ template <class Short, class Copy>
 bool Requester::copy_now(SendOpcode opcode, const Short& request, const PeerRegion*& copying, Copy copy) {
   const core::SendQueue& queue = link_.qp.send_queue();
   const std::size_t bytes = request.bytes.size();
-  if (queue.retired() != queue.posted()) return false;  // O-1
+  if (bytes > kMostBytesNow || queue.retired() != queue.posted()) return false;  // O-1
   const PeerRegion* const region = granted(request.rkey, request.remote_address, bytes, core::right_for(opcode));
   if (region == nullptr || region->base == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
