@@ -14,11 +14,13 @@
 struct GuardedPlace {
   std::int32_t begin, end, way_out;
 };
+// The linker's.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
-// Of the linker.
 extern const GuardedPlace __start_verbena_guarded[] __attribute__((visibility("hidden"), weak));
 extern const GuardedPlace __stop_verbena_guarded[] __attribute__((visibility("hidden"), weak));
 }
+// NOLINTEND(readability-identifier-naming)
 #endif
 
 namespace verbena::fault_guard {

@@ -264,7 +264,7 @@ TEST(LocalDirect, a_read_without_a_request_goes_only_where_one_with_it_would) {
   {
     Given given = direct();
     given.max_rd_atomic = 0;
-    Pair pair(direct(), given);
+    Pair pair(given, direct());
     open_region(pair);
     EXPECT_TRUE(write_now(pair, 8, 0));
     EXPECT_FALSE(read_now(pair, 8, 0)) << "q030: no READ at all";
