@@ -5,7 +5,6 @@
 // The price is one saved context per call: some nanoseconds, no system call.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -48,7 +47,7 @@ inline constexpr bool kCopiesWords = true;
 inline constexpr bool kCopiesWords = false;
 #endif
 
-// Copies 8 bytes, by one access each where they are aligned, as a release. False: as run().
+// Copies 8 bytes; where kCopiesWords, by one access each if they are aligned, and as a release. False: as run().
 [[nodiscard]] inline bool copy_word(std::byte* to, const std::byte* from) {
 #ifdef VERBENA_GUARDED_PLACES
   asm goto(
@@ -69,10 +68,7 @@ inline constexpr bool kCopiesWords = false;
 gone:
   return false;
 #else
-  return run([=] {
-    std::atomic_thread_fence(std::memory_order_release);
-    std::memcpy(to, from, 8);
-  });
+  return run([=] { std::memcpy(to, from, 8); });
 #endif
 }
 
