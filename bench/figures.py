@@ -177,7 +177,7 @@ def free_port():
 
 
 def epoll(cpus):
-    return limit("wake", f"wake.epoll.{cpus}cpu.rtt.p50")
+    return limit("wake", f"wake.process.epoll.{cpus}cpu.rtt.p50")
 
 
 # Same host: sizes of bulk transfers, and how many of them.

@@ -5,10 +5,12 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -70,26 +72,50 @@ class Waker {
   alignas(128) std::atomic<std::uint32_t> word_{0};
 };
 
-void wake_on(WakerKind kind, int cpu) {
-  Waker there(kind);
-  Waker back(kind);
-  std::thread sleeper([&] {
+// What both sides use.
+struct Wakers {
+  explicit Wakers(WakerKind kind) : there(kind), back(kind) {}
+  void answer(int cpu) {
     settle_on(cpu);
     for (std::uint32_t i = 1; i <= kWakes; i++) {
       there.wait(i);
       back.wake(i);
     }
-  });
+  }
+
+  Waker there, back;
+};
+
+void report_wakes(Wakers& wakers, const std::string& name) {
   std::vector<double> samples_ns(kWakes);
   for (std::uint32_t i = 1; i <= kWakes; i++) {
     const std::uint64_t start = now_ns();
-    there.wake(i);
-    back.wait(i);
+    wakers.there.wake(i);
+    wakers.back.wait(i);
     samples_ns[i - 1] = static_cast<double>(now_ns() - start);
   }
+  report_latency(name, samples_ns);
+}
+
+void wake_on(WakerKind kind, int cpu) {
+  const std::string name =
+      std::string(kWakerNames[static_cast<std::size_t>(kind)]) + (cpu == kNearCpu ? ".1cpu" : ".2cpu") + ".rtt";
+  Wakers among_threads(kind);
+  std::thread sleeper([&] { among_threads.answer(cpu); });
+  report_wakes(among_threads, "wake." + name);
   sleeper.join();
-  const std::string_view name = kWakerNames[static_cast<std::size_t>(kind)];
-  report_latency("wake." + std::string(name) + (cpu == kNearCpu ? ".1cpu" : ".2cpu") + ".rtt", samples_ns);
+
+  // One processor that goes from one process to another changes address spaces, too.
+  auto* const among_processes = new (touched_pages(sizeof(Wakers), true)) Wakers(kind);
+  const pid_t child = fork();
+  if (child < 0) die("fork");
+  if (child == 0) {
+    among_processes->answer(cpu);
+    _exit(0);
+  }
+  report_wakes(*among_processes, "wake.process." + name);
+  waitpid(child, nullptr, 0);
+  among_processes->~Wakers();
 }
 
 // Per-packet costs on one thread, in bursts that fit any receive buffer.
