@@ -308,7 +308,7 @@ bool Nic::quieten(Instant now, Qp& qp) {
   const verbena::local::Transport& transport = qp.local->transport;
   const bool waits = qp.send_queue().posted() != qp.send_queue().retired() || !transport.deadline().is_never();
   if (!qp.local->link || waits || !transport.idle()) return false;
-  touch_words(qp, [&] { qp.local->link->sleeper.renew(); });
+  touch_words(qp, [&] { qp.local->link->sleeper.renew_unwatched(); });
   if (!qp.local->link) return false;
   if (read_ring(now, qp)) return true;
   if (qp.local->link && transport.idle()) remove(kWatched, qp);
@@ -351,7 +351,7 @@ void Nic::wake_peers() {
     remove(kToWake, *qp);
     bool asleep = false;
     touch_words(*qp, [&] { asleep = qp->local->link->waker.must_wake(); });
-    if (asleep) paths_->wake_peer(qp->qpn());
+    if (asleep) paths_->wake_peer(qp->qpn(), qp->local->link->waker.is_unwatched());
   }
 }
 

@@ -39,8 +39,8 @@ class Paths {
   // After that: the region, which stood in `file`, stands in pages of its own from now on, with the bytes it has.
   // False: there is no memory for them.
   virtual bool renew_pages(const core::MemoryRegion& region, int file) = 0;
-  // The peer sleeps, and there is something for it.
-  virtual void wake_peer(Qpn qpn) = 0;
+  // The peer sleeps, and there is something for it. `unwatched`: it may be awake, and not look there.
+  virtual void wake_peer(Qpn qpn, bool unwatched) = 0;
 };
 
 }  // namespace verbena::soft

@@ -33,7 +33,7 @@ class Rings {
                        const verbena::local::Endpoint& peer) override;
     void handle_packet(Instant now, Qpn qpn) override;
     void leave(Qpn qpn, bool destroyed) override;
-    void wake_peer(Qpn) override {}  // both sides are moved by hand
+    void wake_peer(Qpn, bool) override {}  // both sides are moved by hand
     bool is_peer_gone(Qpn) override { return false; }  // who leaves here lives on
     // Nobody copies while another has its turn.
     bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;

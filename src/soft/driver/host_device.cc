@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/host_device.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,14 +9,16 @@
 #include "base/assert.h"
 #include "base/fault_guard.h"
 #include "base/holdings.h"
+#include "soft/driver/sleep.h"
 #include "verbena/base/spin.h"
 
 namespace verbena::soft {
 
+using namespace sleeping;
+
 namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
-constexpr std::size_t kMostSleptOn = 8;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere once in so many turns, or so long, after as many turns in which nothing
 // came from there.
@@ -28,22 +27,6 @@ constexpr Duration kLongestBetweenLooks = Duration::microseconds(50);
 constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
-constexpr Duration kLease = Duration::microseconds(200);
-constexpr Duration kLongestServicePause = Duration::milliseconds(1);
-
-void signal(int fd) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
-}
-void drain(int fd) {
-  std::uint64_t count;
-  [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
-}
-
-void fire_after(int timer_fd, Duration delay) {
-  const itimerspec spec{{0, 0}, {static_cast<time_t>(delay.ns / 1'000'000'000), delay.ns % 1'000'000'000}};
-  ::timerfd_settime(timer_fd, 0, &spec, nullptr);
-}
 
 }  // namespace
 
@@ -55,11 +38,9 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
       hub_(std::move(options.hub)),
       path_reason_(std::move(options.path_reason)),
       port_(std::move(port)),
-      port_fds_(port_->fds()),
       capture_(std::move(options.capture)),
       train_datagrams_(port_->limits().max_datagrams),
       turn_(now()) {
-  VERBENA_ASSERT(port_fds_.size() + 3 <= kMostSleptOn);
   fault_guard::install();
   if (hub_) hub_->serve(nic_);
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
@@ -68,10 +49,16 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
     sleeper->wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    VERBENA_ASSERT(sleeper->wake_fd >= 0);
+    sleeper->set_fd = ::epoll_create1(EPOLL_CLOEXEC);
+    VERBENA_ASSERT(sleeper->wake_fd >= 0 && sleeper->set_fd >= 0);
+    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
+    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
+    for (const int fd : port_->fds()) watch(sleeper->set_fd, fd, kPort);
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
+  watch(waiter_.set_fd, event_fd_, kEvent);
+  if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
   for (const int fd : own_fds()) holdings::keep_from_children(fd);
   in_child_ = holdings::do_in_child([this] {
     inherited_ = true;
@@ -358,175 +345,8 @@ bool HostDevice::progress() {
   return any;
 }
 
-HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd) {
-  std::array<pollfd, kMostSleptOn> fds;
-  nfds_t count = 0;
-  const auto add = [&fds, &count](int fd) { fds[count++] = {fd, POLLIN, 0}; };
-  add(sleeper.wake_fd);
-  add(hub_ ? hub_->fd() : -1);
-  add(extra_fd);
-  for (const int fd : port_fds_) add(fd);
-  sleeper.until.store(until.ns);
-  // What became due before that store woke nobody: look once more.
-  Instant wake_at = look_before_sleep(until);
-  if (nic_.doorbell_rang()) wake_at = Instant{0};
-  sleeper.until.store(wake_at.ns);
-  const std::int64_t wait_ns = wake_at.is_never() ? 1 : (wake_at - now()).ns;
-  if (wait_ns <= 0) {
-    sleeper.until.store(0);
-    return Look::AsNeeded;
-  }
-  const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), wait_ns % 1'000'000'000};
-  ::ppoll(fds.data(), count, wake_at.is_never() ? nullptr : &timeout, nullptr);
-  sleeper.until.store(0);
-  const auto is_readable = [](const pollfd& fd) { return fd.revents != 0; };
-  const bool packets = std::any_of(fds.begin() + 3, fds.begin() + count, is_readable);
-  if (hub_) look_after_sleep(sleeper, is_readable(fds[1]), packets);
-  if (is_readable(fds[0]) && !stopping_.load()) drain(sleeper.wake_fd);
-  return packets ? Look::Everywhere : Look::AsNeeded;
-}
-
-// When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
-// here.
-Instant HostDevice::look_before_sleep(Instant until) {
-  owner_.lock();
-  nic_.announce_sleep();
-  begin_turn();
-  bool any = nic_.handle_records(turn_);
-  any = nic_.emit_records(turn_) || any;
-  collect_events();
-  const bool at_once = any || nic_.transmit_waits();
-  const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
-  owner_.unlock();
-  return wake_at;
-}
-
-// Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
-// it looks again. Where a sleep ended without packets, everything has been looked at.
-void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool packets) {
-  owner_.lock();
-  begin_turn();
-  if (signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
-  if (!packets) note_look();
-  nic_.withdraw_sleep();
-  release();
-  for (const Sleeper* other : {&waiter_, &service_sleeper_})
-    if (other != &mine && other->until.load() != 0) signal(other->wake_fd);
-}
-
-// Drives once, then lets the world go on until somebody has something to do.
-void HostDevice::wait_virtually(Instant until) {
-  owner_.lock();
-  const bool any = drive(When::Serving, Look::Everywhere);
-  const Instant next = nic_.next_deadline();
-  release();
-  if (drive_while_rung() || any || has_event() || woken_.exchange(false)) return;
-  time_->wait(std::min(until, next));
-}
-
-void HostDevice::wait_event(Instant until) {
-  if (time_ != nullptr) return wait_virtually(until);
-  waiting_.fetch_add(1);
-  // Who sleeps learns what to look at.
-  Look look = now() < until ? Look::AsNeeded : Look::Everywhere;
-  while (!has_event() && !woken_.exchange(false)) {
-    step_aside();
-    owner_.lock();
-    waiter_drives_ = true;
-    const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
-    waiter_drives_ = false;
-    answer_awaited_ = any;
-    release();
-    drive_while_rung();
-    if (any || event_pending_.load(std::memory_order_relaxed)) continue;
-    if (now() >= until) break;
-    look = sleep_on_port(until, waiter_, event_fd_);
-  }
-  drive_while_rung();  // what rang in the look before a sleep that was none
-  {
-    const std::lock_guard guard(event_mutex_);
-    woken_.store(false);
-    if (pending_events_.empty()) quiet_event_fd();
-  }
-  // The service thread takes over, but not at once: whoever waits once will wait again.
-  if (waiting_.fetch_sub(1) > 1)
-    signal(waiter_.wake_fd);
-  else if (service_parked_.exchange(false))
-    fire_after(park_fd_, kLongestServicePause);
-  else if (hub_ && service_sleeper_.until.load() != 0)
-    signal(service_sleeper_.wake_fd);  // nobody has announced its sleep since we woke up
-}
-
-// By the descriptor that only the waiting side empties: whoever drives empties his sleeper's before he looks.
-void HostDevice::wake() {
-  woken_.store(true);
-  signal_event_fd();
-}
-
-// Whoever empties it between the two finds nothing there next time. Who comes before both finds it later.
-void HostDevice::signal_event_fd() {
-  signal(event_fd_);
-  event_fd_signalled_.store(true);
-}
-
-// A wake() that comes between is not lost: it set its flag first.
-void HostDevice::quiet_event_fd() {
-  events_signalled_ = false;
-  if (!event_fd_signalled_.load() || !event_fd_signalled_.exchange(false)) return;
-  drain(event_fd_);
-  if (woken_.load()) signal_event_fd();
-}
-
 std::uint64_t HostDevice::random() {
   return look([this] { return random_->next_u64(); });
-}
-
-void HostDevice::park_service() {
-  service_parked_.store(true);
-  pollfd timer{park_fd_, POLLIN, 0};
-  if (waiting_.load() != 0) ::ppoll(&timer, 1, nullptr, nullptr);
-  service_parked_.store(false);
-  if (!stopping_.load()) drain(park_fd_);
-}
-
-// Somebody polls. Who does so without a gap puts off the end of the pause, by a timer set anew now and then: a thread
-// that woke up to look would take the processor from it each time.
-void HostDevice::pause_service() {
-  pause_ns_.store(kLease.ns, std::memory_order_relaxed);
-  put_off_at_.store(now().ns + kLease.ns / 2, std::memory_order_release);
-  fire_after(park_fd_, kLease);
-  pollfd timer{park_fd_, POLLIN, 0};
-  ::ppoll(&timer, 1, nullptr, nullptr);
-  put_off_at_.store(kNotPaused, std::memory_order_relaxed);
-  if (!stopping_.load()) drain(park_fd_);
-}
-
-// The longer it goes on the less often.
-void HostDevice::put_off_service() {
-  const std::int64_t pause_ns = std::min(2 * pause_ns_.load(std::memory_order_relaxed), kLongestServicePause.ns);
-  pause_ns_.store(pause_ns, std::memory_order_relaxed);
-  put_off_at_.store(turn_.ns + pause_ns / 2, std::memory_order_relaxed);
-  if (!stopping_.load()) fire_after(park_fd_, Duration{pause_ns});
-}
-
-// Runs on the service thread.
-void HostDevice::serve() {
-  while (!stopping_.load()) {
-    if (waiting_.load() != 0) {
-      park_service();
-      continue;
-    }
-    if (lease_until_.load(std::memory_order_relaxed) > now().ns) {
-      pause_service();
-      continue;
-    }
-    step_aside();
-    owner_.lock();
-    const bool any = drive(When::Serving, Look::Everywhere);
-    release();
-    drive_while_rung();
-    if (!any) sleep_on_port(Instant::never(), service_sleeper_, -1);
-  }
 }
 
 std::vector<NamedCounter> HostDevice::counters() {

@@ -146,9 +146,9 @@ class HostDevice final : private DatagramSink {
   bool answer_bells();
   void wake_sleeper_for(Instant deadline);
   void serve();
-  // Sleeps on the port (and `extra_fd`, if any) until something may be due; the device is not owned.
+  // Sleeps on the port until something may be due; the device is not owned.
   struct Sleeper;
-  Look sleep_on_port(Instant until, Sleeper& sleeper, int extra_fd);  // says what to look at then
+  Look sleep_on_port(Instant until, Sleeper& sleeper);  // says what to look at then
   Instant look_before_sleep(Instant until);
   void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
   void wait_virtually(Instant until);
@@ -160,13 +160,14 @@ class HostDevice final : private DatagramSink {
   void quiet_event_fd();  // under event_mutex_, with no event pending
   void stop_service();
 
+  static constexpr Duration kLease = Duration::microseconds(200);
+
   VirtualTime* const time_;
   const std::unique_ptr<RandomSource> random_;
   Nic nic_;
   const std::unique_ptr<local::Hub> hub_;
   const std::string path_reason_;
   const std::unique_ptr<Port> port_;
-  const std::vector<int> port_fds_;
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<roce::Train>> trains_;
   std::vector<const roce::Train*> batch_;
@@ -195,6 +196,7 @@ class HostDevice final : private DatagramSink {
   // only: one that took the other's wake-up and went to park would leave the other asleep.
   struct Sleeper {
     int wake_fd = -1;
+    int set_fd = -1;  // that, the port, the hub: what it sleeps on
     std::atomic<std::int64_t> until{0};  // when it looks again by itself; 0: not asleep
   };
   Sleeper waiter_;
@@ -212,7 +214,9 @@ class HostDevice final : private DatagramSink {
   std::atomic<bool> event_fd_signalled_{false};  // there may be something to empty
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
-  std::array<int, 4> own_fds() const { return {event_fd_, waiter_.wake_fd, service_sleeper_.wake_fd, park_fd_}; }
+  std::array<int, 6> own_fds() const {
+    return {event_fd_, waiter_.wake_fd, waiter_.set_fd, service_sleeper_.wake_fd, service_sleeper_.set_fd, park_fd_};
+  }
   std::atomic<bool> woken_{false};
   std::atomic<bool> stopping_{false};
   QuietThread service_;

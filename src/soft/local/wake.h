@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sleep without a lost wake-up. One word, written by the sleeper alone: odd while it sleeps or is about to, another odd
-// number each time. Whoever gave it work reads the word, and wakes it once for each number.
+// Sleep without a lost wake-up. One word, written by the sleeper alone: another number each time, and in its two lower
+// bits 0 while it is awake, 1 while it sleeps or is about to, 3 while nobody looks at this connection, awake or not.
+// Whoever gave it work reads the word, and wakes it once for each number.
 //
 //   sleeper: announce(); look for work once more; none: sleep until signalled; withdraw()
 //   waker:   publish work; must_wake(): signal
@@ -20,6 +21,9 @@
 #include "base/fence.h"
 
 namespace verbena::local {
+
+// What a word says.
+inline constexpr std::uint64_t kStates = 3, kAsleep = 1, kUnwatched = 3;
 
 class WakeMemory {
  public:
@@ -45,21 +49,26 @@ class BasicSleeper {
  public:
   explicit BasicSleeper(Memory memory) : memory_(memory) {}
 
-  void announce() {
-    if (!is_announced()) memory_.store_sleeping(++number_);
-    memory_.fence();
-  }
+  void announce() { announce_as(kAsleep); }
   void renew() {
     withdraw();
     announce();
   }
+  void renew_unwatched() {
+    withdraw();
+    announce_as(kUnwatched);
+  }
   void withdraw() {
-    if (is_announced()) memory_.store_sleeping(++number_);
+    if (is_announced()) memory_.store_sleeping(number_ = (number_ | kStates) + 1);
   }
   bool operator==(const BasicSleeper&) const = default;
 
  private:
-  bool is_announced() const { return number_ % 2 != 0; }
+  void announce_as(std::uint64_t state) {
+    if (!is_announced()) memory_.store_sleeping(number_ += state);
+    memory_.fence();
+  }
+  bool is_announced() const { return (number_ & kStates) != 0; }
 
   Memory memory_;
   std::uint64_t number_ = 0;
@@ -75,10 +84,12 @@ class BasicWaker {
   bool must_wake() {
     memory_.fence();
     const std::uint64_t number = memory_.load_sleeping();
-    if (number % 2 == 0 || number == woken_) return false;
+    if ((number & kStates) == 0 || number == woken_) return false;
     woken_ = number;
     return true;
   }
+  // Of whom must_wake() spoke last: a signal must reach whoever looks at all, not only who sleeps.
+  bool is_unwatched() const { return (woken_ & kStates) != kAsleep; }
   bool operator==(const BasicWaker&) const = default;
 
  private:

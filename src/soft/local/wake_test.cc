@@ -38,6 +38,25 @@ TEST(Wake, who_is_announced_anew_is_signalled_again) {
   }
 }
 
+TEST(Wake, who_is_to_be_woken_is_said) {
+  Word word;
+  Sleeper sleeper{WakeMemory(word.bytes)};
+  Waker waker{WakeMemory(word.bytes)};
+  for (int i = 0; i < 3; ++i) {
+    sleeper.renew_unwatched();
+    EXPECT_TRUE(waker.must_wake());
+    EXPECT_TRUE(waker.is_unwatched());
+    EXPECT_FALSE(waker.must_wake());
+    sleeper.announce();
+    EXPECT_FALSE(waker.must_wake()) << "announced already";
+    sleeper.renew();
+    EXPECT_TRUE(waker.must_wake());
+    EXPECT_FALSE(waker.is_unwatched());
+    sleeper.withdraw();
+    EXPECT_FALSE(waker.must_wake());
+  }
+}
+
 TEST(Wake, each_of_several_wakers_signals) {
   Word word;
   Sleeper sleeper{WakeMemory(word.bytes)};

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -130,7 +131,7 @@ void Hub::unwatch(int descriptor) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, des
 Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
   const Id id = next_id_++;
   watch(peer.descriptor(), id);
-  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}, {}, {}});
+  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}, {}, {}, {}, {}, {}});
   if (role != Role::Fresh) return id;
   waiting_.insert(id);
   if (waiting_.size() > kMostWaiting) drop(*waiting_.begin());
@@ -142,6 +143,8 @@ void Hub::drop(Id id) {
   const auto found = sockets_.find(id);
   if (found == sockets_.end()) return;
   unwatch(found->second.peer.descriptor());  // it may stay open for a while
+  if (const Descriptor& bell = found->second.bell)  // the peer has it, too
+    for (const int set : sets_) ::epoll_ctl(set, EPOLL_CTL_DEL, bell.get(), nullptr);
   sockets_.erase(found);
 }
 
@@ -186,9 +189,24 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
       if (!take_signals && !nic_->is_quiet(socket.qpn)) return false;
       socket.peer.take_signal();
       nic_->handle_signal(now, socket.qpn, !take_signals);
+      if (const auto still = sockets_.find(id); still != sockets_.end()) give_bell(still->second);
       return false;
   }
   return false;
+}
+
+// Of who is woken now and then a descriptor less is worth more.
+void Hub::give_bell(Socket& socket) {
+  constexpr unsigned kSignalsBefore = 16;
+  if (socket.bell || !is_this_user(socket.peer.peer().uid) || ++socket.signals < kSignalsBefore) return;
+  socket.signals = 0;
+  Descriptor bell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!bell || is_scarce(bell.get()) || !socket.peer.send_bell(bell.get())) return;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u32 = bell_data_;
+  for (const int set : sets_) ::epoll_ctl(set, EPOLL_CTL_ADD, bell.get(), &event);
+  socket.bell = std::move(bell);
 }
 
 void Hub::handle_hang_ups(Instant now) {
@@ -528,7 +546,10 @@ bool Hub::is_peer_gone(Qpn qpn) {
   return !*reached || (**reached).peer.peer().pid != sockets_.at(entry.socket).peer.peer().pid;
 }
 
-void Hub::wake_peer(Qpn qpn) { sockets_.at(entries_.at(qpn.value()).socket).peer.signal(); }
+void Hub::wake_peer(Qpn qpn, bool unwatched) {
+  PeerSocket& peer = sockets_.at(entries_.at(qpn.value()).socket).peer;
+  unwatched ? peer.signal() : peer.ring();
+}
 
 std::vector<NamedCounter> Hub::counters() const {
   return {{"local_connections", attached_}, {"local_fallbacks", fallbacks_}};

@@ -53,6 +53,12 @@ class Hub final : public Paths {
   void serve(Nic& nic);
   // Readable when handle_events() would find something, or a peer signalled.
   int fd() const { return epoll_.get(); }
+  // Who sleeps does so on one of these epoll sets, which hold fd(). A peer that wakes them again and again may do so by
+  // a bell: an event there, once, with that data, and nothing to be taken. Before anything is met.
+  void ring_in(std::vector<int> sets, std::uint32_t data) {
+    sets_ = std::move(sets);
+    bell_data_ = data;
+  }
   // Takes what came: asks, answers, hang-ups. True when there was anything. All signals are taken by who woke up from a
   // sleep on fd(), or while nobody sleeps there: others would take them from who does. Those of quiet rings always are.
   bool handle_events(Instant now, bool take_signals);
@@ -74,7 +80,7 @@ class Hub final : public Paths {
   bool is_peer_gone(Qpn qpn) override;
   bool wait_for_copy(Qpn qpn, const std::function<bool()>& copies) override;
   bool renew_pages(const core::MemoryRegion& region, int file) override;
-  void wake_peer(Qpn qpn) override;
+  void wake_peer(Qpn qpn, bool unwatched) override;
 
  private:
   using Id = std::uint64_t;
@@ -115,6 +121,8 @@ class Hub final : public Paths {
     std::unique_ptr<ProcessMemory> memory{};  // attached: unless all is copied twice
     std::unique_ptr<Regions> regions{};       // likewise
     RKey wanted{};                             // wanting
+    Descriptor bell{};                         // attached, and woken often: what the peer may ring
+    unsigned signals = 0;                      // until then
     bool met_in_folder = false;
   };
   // A queue pair of ours in RTR or later.
@@ -136,6 +144,7 @@ class Hub final : public Paths {
   void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
+  void give_bell(Socket& socket);
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
   void meet_nobody_yet();
@@ -177,6 +186,8 @@ class Hub final : public Paths {
   std::optional<MeetingFolder> folder_;
   std::string not_in_folder_;  // why it does not stand there
   const Descriptor epoll_;
+  std::vector<int> sets_;
+  std::uint32_t bell_data_ = 0;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
   bool deaf_ = false;   // strangers come faster than they can be shown out: nobody new is met
   OwnDescriptor caught_up_;  // readable when that is over

@@ -3,11 +3,13 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "base/this_user.h"
 
@@ -42,6 +44,14 @@ std::vector<Descriptor> descriptors_of(msghdr& message, bool from_stranger) {
     }
   }
   return found;
+}
+
+// To write to anything else could end this process.
+bool is_eventfd(int descriptor) {
+  std::array<char, 32> target{};
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  return length > 0 && std::string_view(target.data(), static_cast<std::size_t>(length)) == "anon_inode:[eventfd]";
 }
 
 }  // namespace
@@ -191,9 +201,24 @@ void PeerSocket::signal() {
   [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void PeerSocket::ring() {
+  const std::uint64_t one = 1;
+  if (!bell_ || ::write(bell_.get(), &one, sizeof one) < 0) signal();
+}
+
+Result<void> PeerSocket::send_bell(int bell) {
+  std::array<std::byte, 1> signal{};
+  return send(signal, bell, "a bell");
+}
+
 void PeerSocket::take_signal() {
-  char one;
-  [[maybe_unused]] const ssize_t came = ::recv(socket_.get(), &one, sizeof one, MSG_DONTWAIT);
+  std::array<std::byte, 1> one;
+  if (bell_ || !is_this_user(peer_.uid)) {
+    [[maybe_unused]] const ssize_t came = ::recv(socket_.get(), one.data(), one.size(), MSG_DONTWAIT);
+    return;
+  }
+  auto got = receive(one);
+  if (got && got->came.size() == 1 && is_eventfd(got->came.front().get())) bell_ = std::move(got->came.front());
 }
 
 bool PeerSocket::has_hung_up() const {

@@ -65,8 +65,14 @@ class PeerSocket {
 
   // Wakes a peer that sleeps on the socket. One that has signals unread needs no more; one that is gone none.
   void signal();
-  // Takes signals, a few at most: more of them make the next poll return at once, nothing else.
+  // The same, by the bell that the peer gave, if it did: for one that sleeps, and not only looks elsewhere.
+  void ring();
+  // `bell`: an eventfd, on which this end sleeps, too.
+  Result<void> send_bell(int bell);
+  // Takes signals, a few at most: more of them make the next poll return at once, nothing else. And a bell, from a
+  // process of this user: its flags are the giver's, who could let our write wait.
   void take_signal();
+  bool has_bell() const { return static_cast<bool>(bell_); }
   // The peer closed its end, or its process ended: there is nobody who writes into shared memory any more.
   bool has_hung_up() const;
 
@@ -82,6 +88,7 @@ class PeerSocket {
 
   OwnDescriptor socket_;
   PeerCredentials peer_;
+  Descriptor bell_;  // the peer's
 };
 
 }  // namespace verbena::soft::local

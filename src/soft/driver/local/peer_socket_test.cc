@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <cstring>
@@ -170,6 +171,49 @@ TEST(PeerSocket, descriptors_that_nobody_asked_for_are_closed) {
   send_raw(ends[1].get(), longer, {some.get()});
   EXPECT_EQ(peer.try_receive().error().code(), ErrorCode::ProtocolError);
   EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(PeerSocket, a_bell_rings_and_whoever_has_none_signals) {
+  auto ends = socket_pair();
+  PeerSocket waker = adopted(ends[0]), sleeper = adopted(ends[1]);
+  const auto is_readable = [](int descriptor) {
+    pollfd look{descriptor, POLLIN, 0};
+    return ::poll(&look, 1, 0) == 1;
+  };
+  const Descriptor bell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  waker.ring();
+  EXPECT_TRUE(is_readable(sleeper.descriptor()));
+  sleeper.take_signal();
+  EXPECT_FALSE(is_readable(sleeper.descriptor()) || sleeper.has_bell());
+  ASSERT_TRUE(sleeper.send_bell(bell.get()));
+  waker.take_signal();
+  ASSERT_TRUE(waker.has_bell());
+  waker.ring();
+  EXPECT_TRUE(is_readable(bell.get()));
+  EXPECT_FALSE(is_readable(sleeper.descriptor()));
+  waker.signal();
+  EXPECT_TRUE(is_readable(sleeper.descriptor()));
+}
+
+TEST(PeerSocket, a_bell_that_cannot_ring_is_none) {
+  auto ends = socket_pair();
+  PeerSocket waker = adopted(ends[0]);
+  std::array<int, 2> pipe;
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  ::close(pipe[0]);
+  const Descriptor broken(pipe[1]);  // who writes there is sent SIGPIPE
+  const std::size_t before = open_descriptors();
+  send_raw(ends[1].get(), std::array{std::byte{0}}, {broken.get()});
+  waker.take_signal();
+  EXPECT_FALSE(waker.has_bell());
+  const Descriptor two(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  send_raw(ends[1].get(), std::array{std::byte{0}}, {two.get(), two.get()});
+  waker.take_signal();
+  EXPECT_FALSE(waker.has_bell());
+  EXPECT_EQ(open_descriptors(), before + 1);
+  waker.ring();
+  pollfd look{ends[1].get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&look, 1, 0), 1) << "it signals, as without";
 }
 
 TEST(PeerSocket, a_region_is_asked_for_and_lent_with_its_file_or_without) {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// How who waits for a device sleeps, and the thread that serves it while nobody does.
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+
+#include "soft/driver/host_device.h"
+#include "soft/driver/sleep.h"
+
+namespace verbena::soft {
+
+using namespace sleeping;
+
+namespace {
+constexpr Duration kLongestServicePause = Duration::milliseconds(1);
+}
+
+HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
+  sleeper.until.store(until.ns);
+  // What became due before that store woke nobody: look once more.
+  Instant wake_at = look_before_sleep(until);
+  if (nic_.doorbell_rang()) wake_at = Instant{0};
+  sleeper.until.store(wake_at.ns);
+  std::optional<Duration> wait;
+  if (!wake_at.is_never()) wait = wake_at - now();
+  if (wait && wait->ns <= 0) {
+    sleeper.until.store(0);
+    return Look::AsNeeded;
+  }
+  std::array<epoll_event, 8> events;
+  const int count = wait_on(sleeper.set_fd, events, wait);
+  sleeper.until.store(0);
+  const auto came_by = [&events, count](Source source) {
+    return std::any_of(events.begin(), events.begin() + std::max(count, 0),
+                       [source](const epoll_event& event) { return event.data.u32 == source; });
+  };
+  const bool packets = came_by(kPort) || count == static_cast<int>(events.size());  // then there may be more
+  if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
+  if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
+  return packets ? Look::Everywhere : Look::AsNeeded;
+}
+
+// When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
+// here.
+Instant HostDevice::look_before_sleep(Instant until) {
+  owner_.lock();
+  nic_.announce_sleep();
+  begin_turn();
+  bool any = nic_.handle_records(turn_);
+  any = nic_.emit_records(turn_) || any;
+  collect_events();
+  const bool at_once = any || nic_.transmit_waits();
+  const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
+  owner_.unlock();
+  return wake_at;
+}
+
+// Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
+// it looks again. Where a sleep ended without packets, everything has been looked at.
+void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool packets) {
+  owner_.lock();
+  begin_turn();
+  if (signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
+  if (!packets) note_look();
+  nic_.withdraw_sleep();
+  release();
+  for (const Sleeper* other : {&waiter_, &service_sleeper_})
+    if (other != &mine && other->until.load() != 0) signal(other->wake_fd);
+}
+
+// Drives once, then lets the world go on until somebody has something to do.
+void HostDevice::wait_virtually(Instant until) {
+  owner_.lock();
+  const bool any = drive(When::Serving, Look::Everywhere);
+  const Instant next = nic_.next_deadline();
+  release();
+  if (drive_while_rung() || any || has_event() || woken_.exchange(false)) return;
+  time_->wait(std::min(until, next));
+}
+
+void HostDevice::wait_event(Instant until) {
+  if (time_ != nullptr) return wait_virtually(until);
+  waiting_.fetch_add(1);
+  // Who sleeps learns what to look at.
+  Look look = now() < until ? Look::AsNeeded : Look::Everywhere;
+  while (!has_event() && !woken_.exchange(false)) {
+    step_aside();
+    owner_.lock();
+    waiter_drives_ = true;
+    const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
+    waiter_drives_ = false;
+    answer_awaited_ = any;
+    release();
+    drive_while_rung();
+    if (any || event_pending_.load(std::memory_order_relaxed)) continue;
+    if (now() >= until) break;
+    look = sleep_on_port(until, waiter_);
+  }
+  drive_while_rung();  // what rang in the look before a sleep that was none
+  {
+    const std::lock_guard guard(event_mutex_);
+    woken_.store(false);
+    if (pending_events_.empty()) quiet_event_fd();
+  }
+  // The service thread takes over, but not at once: whoever waits once will wait again.
+  if (waiting_.fetch_sub(1) > 1)
+    signal(waiter_.wake_fd);
+  else if (service_parked_.exchange(false))
+    fire_after(park_fd_, kLongestServicePause);
+  else if (hub_ && service_sleeper_.until.load() != 0)
+    signal(service_sleeper_.wake_fd);  // nobody has announced its sleep since we woke up
+}
+
+// By the descriptor that only the waiting side empties: whoever drives empties his sleeper's before he looks.
+void HostDevice::wake() {
+  woken_.store(true);
+  signal_event_fd();
+}
+
+// Whoever empties it between the two finds nothing there next time. Who comes before both finds it later.
+void HostDevice::signal_event_fd() {
+  signal(event_fd_);
+  event_fd_signalled_.store(true);
+}
+
+// A wake() that comes between is not lost: it set its flag first.
+void HostDevice::quiet_event_fd() {
+  events_signalled_ = false;
+  if (!event_fd_signalled_.load() || !event_fd_signalled_.exchange(false)) return;
+  drain(event_fd_);
+  if (woken_.load()) signal_event_fd();
+}
+
+void HostDevice::park_service() {
+  service_parked_.store(true);
+  pollfd timer{park_fd_, POLLIN, 0};
+  if (waiting_.load() != 0) ::ppoll(&timer, 1, nullptr, nullptr);
+  service_parked_.store(false);
+  if (!stopping_.load()) drain(park_fd_);
+}
+
+// Somebody polls. Who does so without a gap puts off the end of the pause, by a timer set anew now and then: a thread
+// that woke up to look would take the processor from it each time.
+void HostDevice::pause_service() {
+  pause_ns_.store(kLease.ns, std::memory_order_relaxed);
+  put_off_at_.store(now().ns + kLease.ns / 2, std::memory_order_release);
+  fire_after(park_fd_, kLease);
+  pollfd timer{park_fd_, POLLIN, 0};
+  ::ppoll(&timer, 1, nullptr, nullptr);
+  put_off_at_.store(kNotPaused, std::memory_order_relaxed);
+  if (!stopping_.load()) drain(park_fd_);
+}
+
+// The longer it goes on the less often.
+void HostDevice::put_off_service() {
+  const std::int64_t pause_ns = std::min(2 * pause_ns_.load(std::memory_order_relaxed), kLongestServicePause.ns);
+  pause_ns_.store(pause_ns, std::memory_order_relaxed);
+  put_off_at_.store(turn_.ns + pause_ns / 2, std::memory_order_relaxed);
+  if (!stopping_.load()) fire_after(park_fd_, Duration{pause_ns});
+}
+
+// Runs on the service thread.
+void HostDevice::serve() {
+  while (!stopping_.load()) {
+    if (waiting_.load() != 0) {
+      park_service();
+      continue;
+    }
+    if (lease_until_.load(std::memory_order_relaxed) > now().ns) {
+      pause_service();
+      continue;
+    }
+    step_aside();
+    owner_.lock();
+    const bool any = drive(When::Serving, Look::Everywhere);
+    release();
+    drive_while_rung();
+    if (!any) sleep_on_port(Instant::never(), service_sleeper_);
+  }
+}
+
+}  // namespace verbena::soft

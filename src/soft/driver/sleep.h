@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What threads sleep on and are woken by: counters, a timer, and sets of those.
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/assert.h"
+#include "verbena/base/time.h"
+
+namespace verbena::soft::sleeping {
+
+inline void signal(int fd) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
+}
+inline void drain(int fd) {
+  std::uint64_t count;
+  [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
+}
+
+// Of what a sleeper sleeps on.
+enum Source : std::uint32_t { kWake, kEvent, kHub, kBell, kPort };
+
+inline void watch(int set_fd, int fd, Source source) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = source;
+  const int done = ::epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &event);
+  VERBENA_ASSERT(done == 0);
+}
+
+// Until something is readable; `wait` says for how long at most. How many are.
+inline int wait_on(int set_fd, std::span<epoll_event> events, std::optional<Duration> wait) {
+  const int most = static_cast<int>(events.size());
+  if (!wait) return ::epoll_wait(set_fd, events.data(), most, -1);
+  const timespec timeout{static_cast<time_t>(wait->ns / 1'000'000'000), wait->ns % 1'000'000'000};
+  const int count = ::epoll_pwait2(set_fd, events.data(), most, &timeout, nullptr);
+  if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
+  constexpr std::int64_t kLongest_ms = 1'000'000;
+  const std::int64_t ms = std::min((wait->ns + 999'999) / 1'000'000, kLongest_ms);  // a filter knows no newer call
+  return ::epoll_wait(set_fd, events.data(), most, static_cast<int>(ms));
+}
+
+inline void fire_after(int timer_fd, Duration delay) {
+  const itimerspec spec{{0, 0}, {static_cast<time_t>(delay.ns / 1'000'000'000), delay.ns % 1'000'000'000}};
+  ::timerfd_settime(timer_fd, 0, &spec, nullptr);
+}
+
+}  // namespace verbena::soft::sleeping
