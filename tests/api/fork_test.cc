@@ -3,6 +3,8 @@
 // parent's are not harmed.
 #include <fcntl.h>
 
+#include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 
@@ -62,6 +64,19 @@ TEST_P(Fork, a_child_that_uses_what_it_inherited_does_so_in_vain) {
   EXPECT_EQ(child.hear(), "in vain");
   EXPECT_EQ(child.wait(), 0);
   EXPECT_TRUE(parent->write(20));
+}
+
+TEST_P(Fork, a_child_that_waits_in_vain_sleeps) {
+  Device device = must(Device::open(OpenOptions{.path = GetParam()}));
+  ProgressEngine engine = must(ProgressEngine::create(device, {WaitMode::Event}));
+  Process child([&](const auto& say) {
+    const std::clock_t before = std::clock();
+    engine.run_until([] { return false; }, Duration::milliseconds(400));
+    say(std::clock() - before < CLOCKS_PER_SEC / 5 ? "slept" : "spun");
+    std::_Exit(0);
+  });
+  EXPECT_EQ(child.hear(), "slept");
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_P(Fork, a_child_opens_devices_of_its_own_beside_what_it_inherited) {

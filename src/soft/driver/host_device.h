@@ -149,6 +149,7 @@ class HostDevice final : private DatagramSink {
   // Sleeps on the port until something may be due; the device is not owned.
   struct Sleeper;
   Look sleep_on_port(Instant until, Sleeper& sleeper);  // says what to look at then
+  Look sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
   Instant look_before_sleep(Instant until);
   void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
   void wait_virtually(Instant until);

@@ -28,6 +28,7 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
     sleeper.until.store(0);
     return Look::AsNeeded;
   }
+  if (inherited_) return sleep_in_child(sleeper, wait);
   std::array<epoll_event, 8> events;
   const int count = wait_on(sleeper.set_fd, events, wait);
   sleeper.until.store(0);
@@ -39,6 +40,16 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
   if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
   return packets ? Look::Everywhere : Look::AsNeeded;
+}
+
+// Its sets are the parent's: there nothing comes but a wake().
+HostDevice::Look HostDevice::sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const {
+  std::array<pollfd, 2> own{pollfd{event_fd_, POLLIN, 0}, pollfd{sleeper.wake_fd, POLLIN, 0}};
+  const timespec timeout = timespec_of(wait.value_or(Duration{}));
+  ::ppoll(own.data(), own.size(), wait ? &timeout : nullptr, nullptr);
+  sleeper.until.store(0);
+  if (own[1].revents != 0) drain(sleeper.wake_fd);
+  return Look::AsNeeded;
 }
 
 // When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen

@@ -2,11 +2,11 @@
 // What threads sleep on and are woken by: counters, a timer, and sets of those.
 #pragma once
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
@@ -37,20 +37,23 @@ inline void watch(int set_fd, int fd, Source source) {
   VERBENA_ASSERT(done == 0);
 }
 
+inline timespec timespec_of(Duration d) {
+  return {static_cast<time_t>(d.ns / 1'000'000'000), static_cast<long>(d.ns % 1'000'000'000)};
+}
+
 // Until something is readable; `wait` says for how long at most. How many are.
 inline int wait_on(int set_fd, std::span<epoll_event> events, std::optional<Duration> wait) {
   const int most = static_cast<int>(events.size());
   if (!wait) return ::epoll_wait(set_fd, events.data(), most, -1);
-  const timespec timeout{static_cast<time_t>(wait->ns / 1'000'000'000), wait->ns % 1'000'000'000};
+  const timespec timeout = timespec_of(*wait);
   const int count = ::epoll_pwait2(set_fd, events.data(), most, &timeout, nullptr);
   if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
-  constexpr std::int64_t kLongest_ms = 1'000'000;
-  const std::int64_t ms = std::min((wait->ns + 999'999) / 1'000'000, kLongest_ms);  // a filter knows no newer call
-  return ::epoll_wait(set_fd, events.data(), most, static_cast<int>(ms));
+  pollfd set{set_fd, POLLIN, 0};  // a kernel before 5.11, or a filter that does not know the call
+  return ::ppoll(&set, 1, &timeout, nullptr) <= 0 ? 0 : ::epoll_wait(set_fd, events.data(), most, 0);
 }
 
 inline void fire_after(int timer_fd, Duration delay) {
-  const itimerspec spec{{0, 0}, {static_cast<time_t>(delay.ns / 1'000'000'000), delay.ns % 1'000'000'000}};
+  const itimerspec spec{{0, 0}, timespec_of(delay)};
   ::timerfd_settime(timer_fd, 0, &spec, nullptr);
 }
 

@@ -18,7 +18,7 @@ struct Config {
   // Above what a peer that just stopped polling may take to answer: its service thread looks a millisecond later.
   Duration min_retransmission_time = Duration::milliseconds(2);
   Duration initial_retransmission_time = Duration::milliseconds(5);
-  Duration max_owed_ack_time = Duration::microseconds(50);
+  Duration max_owed_ack_time = Duration::microseconds(100);
   std::uint32_t max_owed_acknowledgements = 16;  // of so many requests one leaves while others arrive
   // In a conversation, where our data answers requests, one acknowledgement serves so many of them, unless the next
   // request takes twice as long as the one before, within these bounds.

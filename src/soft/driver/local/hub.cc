@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -143,8 +142,7 @@ void Hub::drop(Id id) {
   const auto found = sockets_.find(id);
   if (found == sockets_.end()) return;
   unwatch(found->second.peer.descriptor());  // it may stay open for a while
-  if (const Descriptor& bell = found->second.bell)  // the peer has it, too
-    for (const int set : sets_) ::epoll_ctl(set, EPOLL_CTL_DEL, bell.get(), nullptr);
+  if (found->second.bell) silence(found->second.bell);  // the peer has it, too
   sockets_.erase(found);
 }
 
@@ -186,27 +184,10 @@ bool Hub::handle(Instant now, Id id, std::uint32_t events, bool take_signals) {
         hung_up_.push_back(id);
         return true;
       }
-      if (!take_signals && !nic_->is_quiet(socket.qpn)) return false;
-      socket.peer.take_signal();
-      nic_->handle_signal(now, socket.qpn, !take_signals);
-      if (const auto still = sockets_.find(id); still != sockets_.end()) give_bell(still->second);
+      hear_signal(now, id, take_signals);
       return false;
   }
   return false;
-}
-
-// Of who is woken now and then a descriptor less is worth more.
-void Hub::give_bell(Socket& socket) {
-  constexpr unsigned kSignalsBefore = 16;
-  if (socket.bell || !is_this_user(socket.peer.peer().uid) || ++socket.signals < kSignalsBefore) return;
-  socket.signals = 0;
-  Descriptor bell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!bell || is_scarce(bell.get()) || !socket.peer.send_bell(bell.get())) return;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.u32 = bell_data_;
-  for (const int set : sets_) ::epoll_ctl(set, EPOLL_CTL_ADD, bell.get(), &event);
-  socket.bell = std::move(bell);
 }
 
 void Hub::handle_hang_ups(Instant now) {
@@ -407,10 +388,14 @@ void Hub::ask(Instant now, Entry& entry, const Endpoint& self) {
 }
 
 // The lowest number that is free is given out.
-bool Hub::is_scarce(int descriptor) const {
+bool Hub::exceeds(int descriptor, double part) {
   rlimit limit{};
-  if (options_.required || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - limit.rlim_cur / 4;
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && descriptor >= part * static_cast<double>(limit.rlim_cur);
+}
+
+bool Hub::is_scarce(int descriptor) const {
+  constexpr double kMostForConnections = 0.75;
+  return !options_.required && exceeds(descriptor, kMostForConnections);
 }
 
 // In our network, and where others meet.

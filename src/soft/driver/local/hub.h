@@ -51,10 +51,10 @@ class Hub final : public Paths {
 
   // Before anything else; `nic` outlives the hub.
   void serve(Nic& nic);
-  // Readable when handle_events() would find something, or a peer signalled.
+  // Readable when handle_events() would find something, or a peer signalled and rang no bell.
   int fd() const { return epoll_.get(); }
   // Who sleeps does so on one of these epoll sets, which hold fd(). A peer that wakes them again and again may do so by
-  // a bell: an event there, once, with that data, and nothing to be taken. Before anything is met.
+  // a bell: an event in each, with that data, and nothing to be taken. Before anything is met.
   void ring_in(std::vector<int> sets, std::uint32_t data) {
     sets_ = std::move(sets);
     bell_data_ = data;
@@ -144,7 +144,6 @@ class Hub final : public Paths {
   void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
-  void give_bell(Socket& socket);
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
   void meet_nobody_yet();
@@ -164,6 +163,10 @@ class Hub final : public Paths {
   bool hear_answer(Instant now, Id id);
   void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
+  // hub_bells.cc
+  void hear_signal(Instant now, Id id, bool take);
+  void give_bell(Socket& socket);
+  void silence(const Descriptor& bell);
   // hub_regions.cc
   void judge_want(Id id, const verbena::local::Want& want);
   void ask_for_region(Regions& regions, RKey rkey);
@@ -176,6 +179,7 @@ class Hub final : public Paths {
                     bool opener);
   std::string copies_of(Id attached) const;
   void go_by_packets(Instant now, Qpn qpn, Entry& entry, std::string reason);
+  static bool exceeds(int descriptor, double part);  // of those that this process may have
   bool is_scarce(int descriptor) const;
   std::string explain_folder() const;
   std::string explain(const Entry& entry) const;

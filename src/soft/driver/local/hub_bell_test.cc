@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is woken again and again gives its peer a bell.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <vector>
@@ -81,6 +83,17 @@ TEST(HubBell, who_polls_and_does_not_look_there_is_told_where_it_looks) {
   pair.a.turn();
   pair.b.hub->handle_events(pair.b.now, false);
   EXPECT_TRUE(pair.b.nic.handle_records(pair.b.now));
+}
+
+TEST(HubBell, with_half_of_the_descriptors_in_use_there_is_none) {
+  Pair pair;
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const Descriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit tight{2 * static_cast<rlim_t>(next.get()), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(pair.wake_b(0), std::vector{kBell + 1}) << "after " << i;
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(HubBell, of_a_connection_that_ends_none_is_heard) {

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "base/this_user.h"
 
@@ -46,12 +46,15 @@ std::vector<Descriptor> descriptors_of(msghdr& message, bool from_stranger) {
   return found;
 }
 
+std::string target_of(const std::string& link) {
+  std::array<char, 64> target;
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  return std::string(target.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+}
+
 // To write to anything else could end this process.
 bool is_eventfd(int descriptor) {
-  std::array<char, 32> target{};
-  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
-  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
-  return length > 0 && std::string_view(target.data(), static_cast<std::size_t>(length)) == "anon_inode:[eventfd]";
+  return target_of("/proc/self/fd/" + std::to_string(descriptor)) == "anon_inode:[eventfd]";
 }
 
 }  // namespace
@@ -211,14 +214,22 @@ Result<void> PeerSocket::send_bell(int bell) {
   return send(signal, bell, "a bell");
 }
 
-void PeerSocket::take_signal() {
+bool PeerSocket::take_signal() {
   std::array<std::byte, 1> one;
   if (bell_ || !is_this_user(peer_.uid)) {
     [[maybe_unused]] const ssize_t came = ::recv(socket_.get(), one.data(), one.size(), MSG_DONTWAIT);
-    return;
+    return false;
   }
   auto got = receive(one);
-  if (got && got->came.size() == 1 && is_eventfd(got->came.front().get())) bell_ = std::move(got->came.front());
+  if (!got || got->came.size() != 1 || !is_eventfd(got->came.front().get()) || !may_stop_us()) return false;
+  bell_ = std::move(got->came.front());
+  return true;
+}
+
+bool PeerSocket::may_stop_us() const {
+  if (!is_this_user(peer_.uid) || peer_.pid <= 0) return false;
+  const auto ours = target_of("/proc/self/ns/pid");
+  return !ours.empty() && ours == target_of("/proc/" + std::to_string(peer_.pid) + "/ns/pid");
 }
 
 bool PeerSocket::has_hung_up() const {

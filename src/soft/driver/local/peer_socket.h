@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Unix socket between two processes that share memory: it carries the hello with its descriptor, the answer, then
-// signals; and while it stands the peer lives. The kernel closes it however the peer ends.
+// signals, and perhaps a bell; and while it stands the peer lives. The kernel closes it however the peer ends.
 #pragma once
 
 #include <sys/types.h>
@@ -69,10 +69,13 @@ class PeerSocket {
   void ring();
   // `bell`: an eventfd, on which this end sleeps, too.
   Result<void> send_bell(int bell);
-  // Takes signals, a few at most: more of them make the next poll return at once, nothing else. And a bell, from a
-  // process of this user: its flags are the giver's, who could let our write wait.
-  void take_signal();
-  bool has_bell() const { return static_cast<bool>(bell_); }
+  // Takes signals, a few at most: more of them make the next poll return at once, nothing else. True when a bell came,
+  // which nobody but who may_stop_us() can give: its flags are the giver's, who could let our write wait.
+  bool take_signal();
+  // A process of this user in our PID namespace.
+  bool may_stop_us() const;
+  int bell() const { return bell_.get(); }
+  void drop_bell() { bell_ = Descriptor(); }
   // The peer closed its end, or its process ended: there is nobody who writes into shared memory any more.
   bool has_hung_up() const;
 
