@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "soft/driver/sleep.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstddef>
+
+#include "soft/driver/descriptor.h"
+
+namespace verbena::soft::sleeping {
+namespace {
+
+struct Set {
+  Set() { watch(set.get(), counter.get(), kWake); }
+  int wait(std::optional<Duration> most) const { return wait_on(set.get(), events(), most); }
+  static std::span<epoll_event> events() {
+    static std::array<epoll_event, 8> all;
+    return all;
+  }
+
+  Descriptor counter{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  Descriptor set{::epoll_create1(EPOLL_CLOEXEC)};
+};
+
+bool waits_as_it_should() {
+  const Set some;
+  if (some.wait(Duration::microseconds(100)) != 0) return false;
+  signal(some.counter.get());
+  if (some.wait(Duration::seconds(100)) != 1 || Set::events()[0].data.u32 != kWake) return false;
+  if (some.wait(std::nullopt) != 1) return false;
+  drain(some.counter.get());
+  return some.wait(Duration{1}) == 0;
+}
+
+// From here on that system call fails as on a kernel that does not know it.
+bool forbid(std::uint32_t call, int error) {
+  std::array<sock_filter, 4> program{
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{program.size(), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(Sleep, ends_with_what_is_readable_or_with_its_time) { EXPECT_TRUE(waits_as_it_should()); }
+
+TEST(Sleep, does_without_the_newest_call) {
+  for (const int error : {ENOSYS, EPERM}) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(!forbid(SYS_epoll_pwait2, error) ? 77 : waits_as_it_should() ? 0 : 1);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filter of system calls may be installed here";
+    EXPECT_EQ(WEXITSTATUS(status), 0) << error;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::soft::sleeping
