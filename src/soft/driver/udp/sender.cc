@@ -153,6 +153,7 @@ std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, Soc
 }
 
 unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
+  for (const OutTrain& train : trains) VERBENA_ASSERT(train.source_index < sockets_.size());
   if (may_connect_ && trains.size() == 1 && is_small(trains[0])) {
     const auto sent = send_connected(trains[0], counters);
     if (sent == ConnectedSocket::Sent::Full) ++counters.send_full;
@@ -161,11 +162,8 @@ unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
     for (const OutTrain& train : trains) habits_[train.source_index].count = 0;
   }
   std::uint64_t wanted = 0;
-  for (const OutTrain& train : trains) {
-    if (train.finished) continue;
-    VERBENA_ASSERT(train.source_index < sockets_.size());
-    wanted |= std::uint64_t{1} << train.source_index;
-  }
+  for (const OutTrain& train : trains)
+    if (!train.finished) wanted |= std::uint64_t{1} << train.source_index;
   bool all = true;
   for (std::size_t source = 0; wanted != 0; ++source, wanted >>= 1)
     if (wanted & 1) all = flush_source(source, trains, counters) && all;
