@@ -314,8 +314,8 @@ TEST(LocalPath, a_sender_that_is_killed_within_a_large_message_leaves_whole_mess
 
 constexpr int kMany = 1000;
 
-// A connection takes one descriptor in each of its two processes; a quarter of what one may have is left to the
-// program.
+// A connection whose ends seldom sleep takes one descriptor in each of its two processes; a quarter of what one may
+// have is left to the program.
 bool may_have_many() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
