@@ -23,7 +23,7 @@ constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the 
 // Who polls and has rings only looks elsewhere once in so many turns, or so long, after as many turns in which nothing
 // came from there.
 constexpr unsigned kTurnsBetweenLooks = 128;
-constexpr Duration kLongestBetweenLooks = Duration::microseconds(50);
+constexpr Duration kLongestBetweenLooks = Duration::microseconds(200);
 constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
