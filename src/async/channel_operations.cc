@@ -60,7 +60,7 @@ OperationQueue::Refusal Channel::post(Operation& operation) {
   const std::uint32_t slot = slots.next();
   Refusal error = operation.request_.is_receive ? post_receive(operation, slot) : post_send(operation, slot);
   if (error) return error;
-  slots.take({.operation = &operation});
+  slots.take(&operation);
   operation.slot_ = slot;
   return {};
 }
@@ -137,7 +137,7 @@ PostResult Channel::post_send(std::span<const SendRequest> requests) {
     request.id = id_of(sends_.next());
     request.flags = original.flags | SendFlags::Signaled;
     if (const PostResult one = ops_->post_send({&request, 1}); !one) return {one.status, total.posted};
-    sends_.take({.tells_success = has_flag(original.flags, SendFlags::Signaled), .id = original.id});
+    sends_.take(nullptr, original.id, has_flag(original.flags, SendFlags::Signaled));
     ++total.posted;
   }
   return total;
@@ -151,7 +151,7 @@ PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
     if (receives_.none_free()) return {PostStatus::QueueFull, total.posted};
     const ReceiveRequest request{id_of(kReceive | receives_.next()), original.local};
     if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
-    receives_.take({.id = original.id});
+    receives_.take(nullptr, original.id);
     ++total.posted;
   }
   return total;

@@ -20,8 +20,9 @@ Operation::Request& Operation::request(SendOpcode opcode, Segments local, SendFl
   r.segment_count = static_cast<std::uint8_t>(std::min(wanted.size(), kMaxSegments));
   r.bytes = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (i < kMaxSegments) r.segments[i] = wanted[i];
-    r.bytes += wanted[i].length;
+    const auto [address, length, lkey] = wanted[i];
+    if (i < kMaxSegments) r.segments[i] = {address, length, lkey};
+    r.bytes += length;
   }
   r.remote_address = r.remote_length = 0;
   r.rkey = {};

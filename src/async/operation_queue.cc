@@ -14,15 +14,6 @@ void OperationQueue::Slots::open(std::uint32_t count) {
   free_ = count;
 }
 
-void OperationQueue::Slots::take(const Slot& what) { all_[order_[--free_]] = what; }
-
-OperationQueue::Slot OperationQueue::Slots::give_back(std::uint32_t index) {
-  VERBENA_ASSERT(all_[index].taken);
-  all_[index].taken = false;
-  order_[free_++] = index;
-  return all_[index];
-}
-
 void OperationQueue::start(Operation& operation) {
   VERBENA_ASSERT(!operation.in_flight());
   operation.queue_ = this;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "async/engine_state.h"
+#include "base/assert.h"
 #include "verbena/async/operation.h"
 
 namespace verbena {
@@ -66,8 +67,21 @@ class OperationQueue {
     std::size_t in_flight() const { return all_.size() - free_; }
     bool none_free() const { return free_ == 0; }
     std::uint32_t next() const { return order_[free_ - 1]; }  // the one take() takes
-    void take(const Slot& what);
-    Slot give_back(std::uint32_t index);
+    // Member by member: what was just stored in parts is slow to load as a whole.
+    void take(Operation* operation, std::uint64_t id = 0, bool tells_success = true) {
+      Slot& slot = all_[order_[--free_]];
+      slot.taken = true;
+      slot.tells_success = tells_success;
+      slot.operation = operation;
+      slot.id = id;
+    }
+    Slot give_back(std::uint32_t index) {
+      const Slot slot = all_[index];
+      VERBENA_ASSERT(slot.taken);
+      all_[index].taken = false;
+      order_[free_++] = index;
+      return slot;
+    }
 
    private:
     std::vector<Slot> all_;

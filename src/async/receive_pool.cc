@@ -128,7 +128,7 @@ OperationQueue::Refusal ReceivePoolState::post(Operation& operation) {
   const PostStatus status = ops_->post({&request, 1}).status;
   if (status != PostStatus::Ok)
     return refuse(ErrorCode::InvalidArgument, what() + describe::refusal(status), to_errno(status), ErrorDomain::Errno);
-  slots_.take({.operation = &operation});
+  slots_.take(&operation);
   operation.slot_ = slot;
   return {};
 }
