@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
-// Who polls and has rings only looks elsewhere once in so many turns, or so long, after as many turns in which nothing
-// came from there.
-constexpr unsigned kTurnsBetweenLooks = 128;
-constexpr Duration kLongestBetweenLooks = Duration::microseconds(200);
+// Who polls and has rings only looks elsewhere so often, which takes microseconds; but in each turn that soon after
+// something came from there.
+constexpr Duration kBetweenLooks = Duration::microseconds(100);
+constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
@@ -93,21 +93,15 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
   if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
 
-void HostDevice::note_look() {
-  look_turn_ = turns_;
-  looked_at_ = turn_;
-}
-
 // Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
 bool HostDevice::receive(Look look) {
   if (inherited_) return false;
   if (look == Look::Later) return true;
   ++turns_;
-  const bool all = look == Look::Everywhere || turns_ - look_turn_ >= kTurnsBetweenLooks ||
-                   turn_ - looked_at_ >= kLongestBetweenLooks;
-  if (all) note_look();
+  const bool all = look == Look::Everywhere || turn_ - looked_at_ >= kBetweenLooks;
+  if (all) looked_at_ = turn_;
   bool any = false;
-  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsBetweenLooks) any = read_port(look == Look::AsNeeded);
+  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsOfInterest) any = read_port(look == Look::AsNeeded);
   if (!hub_) return any;
   const bool nobody_sleeps = waiter_.until.load() == 0 && service_sleeper_.until.load() == 0;
   if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, nobody_sleeps) || any;
@@ -123,7 +117,7 @@ bool HostDevice::receive(Look look) {
 // Where packets come and nothing else does, who polls looks a few times before everything else has its turn.
 bool HostDevice::read_port(bool again) {
   const bool waits = again && !nic_.has_rings() && !nic_.transmit_waits();
-  const bool expected = waits && turns_ - arrival_turn_ < kTurnsBetweenLooks;
+  const bool expected = waits && turns_ - arrival_turn_ < kTurnsOfInterest;
   for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
     if (--looks == 0 || nic_.doorbell_rang()) return false;
   arrival_turn_ = turns_;
@@ -132,7 +126,7 @@ bool HostDevice::read_port(bool again) {
 
 // Where records come, all the way round takes longer than the next one: who polls looks a few times.
 bool HostDevice::read_rings(bool again) {
-  const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsBetweenLooks;
+  const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
   for (int looks = expected ? kLooksPerTurn : 1; !nic_.handle_records(turn_); spin_pause())
     if (--looks == 0) return false;
   record_turn_ = turns_;

@@ -126,7 +126,6 @@ class HostDevice final : private DatagramSink {
   enum class Look { Later, AsNeeded, Everywhere };
   bool drive(When when, Look look);
   bool receive(Look look);
-  void note_look();
   bool read_port(bool again);
   bool read_rings(bool again);
   bool transmit(bool found_nothing, When when);
@@ -178,7 +177,6 @@ class HostDevice final : private DatagramSink {
   bool waiter_drives_ = false;   // the owner is in wait_event(), which returns for what it finds
   bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
   unsigned turns_ = 0;
-  unsigned look_turn_ = 0;  // when everything was looked at
   Instant looked_at_;
   unsigned arrival_turn_ = 0;  // when something last came by the port
   unsigned record_turn_ = 0;   // or by a ring

@@ -73,7 +73,7 @@ void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool pack
   owner_.lock();
   begin_turn();
   if (signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
-  if (!packets) note_look();
+  if (!packets) looked_at_ = turn_;
   nic_.withdraw_sleep();
   release();
   for (const Sleeper* other : {&waiter_, &service_sleeper_})
