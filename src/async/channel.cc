@@ -23,6 +23,7 @@ Result<void> Channel::open() {
   provider::QueuePairSpec spec;
   spec.pd = options_.domain;
   spec.capabilities = queues;
+  spec.single_threaded = true;  // as the engine and all that is made with it
   ++spec.capabilities.max_send_requests;  // a keep-alive always finds room
   const std::uint32_t wanted = spec.capabilities.max_send_requests + queues.max_receive_requests;
   auto shard = device_.reserve(wanted);

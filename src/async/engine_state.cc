@@ -47,7 +47,7 @@ Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
   }
   const std::uint32_t most = context().info().max_completion_entries;
   const std::uint32_t capacity = std::max(std::min(kShardEntries, most), completions);
-  auto id = context().create_cq(capacity);
+  auto id = context().create_cq({capacity, true});
   if (!id) return id.error();
   auto shard = std::make_unique<CompletionShard>();
   shard->id = *id;

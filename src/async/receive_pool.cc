@@ -29,7 +29,7 @@ Result<void> ReceivePoolState::open() {
   provider::Context& context = device_.context();
   const ProtectionDomain& domain =
       options_.protection_domain != nullptr ? *options_.protection_domain : *device_.state().domain;
-  auto made = context.create_srq({provider::PdId{domain.id()}, options_.max_receives, options_.max_segments});
+  auto made = context.create_srq({provider::PdId{domain.id()}, options_.max_receives, options_.max_segments, true});
   if (!made) return made.error();
   id_ = *made;
   ops_ = context.srq(id_);

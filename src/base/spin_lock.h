@@ -19,16 +19,21 @@ class SpinLock {
   std::atomic<bool> flag_{false};
 };
 
-// Holds a SpinLock for a scope.
+// Holds a SpinLock for a scope; or does nothing, where it is not needed.
 class SpinGuard {
  public:
-  explicit SpinGuard(SpinLock& lock) : lock_(lock) { lock_.lock(); }
-  ~SpinGuard() { lock_.unlock(); }
+  explicit SpinGuard(SpinLock& lock, bool needed = true) : lock_(lock), needed_(needed) {
+    if (needed_) lock_.lock();
+  }
+  ~SpinGuard() {
+    if (needed_) lock_.unlock();
+  }
   SpinGuard(const SpinGuard&) = delete;
   SpinGuard& operator=(const SpinGuard&) = delete;
 
  private:
   SpinLock& lock_;
+  const bool needed_;
 };
 
 }  // namespace verbena

@@ -112,7 +112,7 @@ Result<ProtectionDomain> Device::create_protection_domain() {
 }
 
 Result<CompletionQueue> Device::create_completion_queue(std::uint32_t capacity) {
-  auto id = state_->context().create_cq(capacity);
+  auto id = state_->context().create_cq({capacity});
   if (!id) return id.error();
   return CompletionQueue{state_->context(), static_cast<std::uint32_t>(*id)};
 }

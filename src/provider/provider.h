@@ -3,7 +3,9 @@
 // The device layer above adds types and ownership, nothing else; a drop-in libibverbs can sit on this as a thin layer.
 //
 // Threads: all methods of Context may be called from any thread; control calls take a lock inside. The data path
-// (the ...Ops) takes one short lock per queue. No method calls user code.
+// (the ...Ops) takes one short lock per queue, but of queues that were made single_threaded, which is what a thread
+// domain is to verbs (ibv_alloc_td): whoever made them has one thread at a time use them, their control calls included.
+// No method calls user code.
 // Errors: Error::native() is the errno that verbs would return, domain Errno.
 // Order: requests of a queue pair are done in the order they were posted, so that of two WRITEs no byte of the second
 // is to be seen before all of the first (verbs without IBV_ACCESS_RELAXED_ORDERING), and 8 bytes at a multiple of eight
@@ -49,12 +51,19 @@ struct QueuePairSpec {
   QueuePairCapabilities capabilities;
   bool signal_all = false;
   SrqId srq{};  // where its receives come from; 0: from a queue of its own
+  bool single_threaded = false;
 };
 
 struct SharedReceiveQueueSpec {
   PdId pd{};  // where the keys of its requests must be valid
   std::uint32_t max_requests = 0;
   std::uint32_t max_segments = 0;
+  bool single_threaded = false;
+};
+
+struct CompletionQueueSpec {
+  std::uint32_t capacity = 0;
+  bool single_threaded = false;
 };
 
 class CompletionQueueOps {
@@ -165,7 +174,7 @@ class Context {
   virtual bool shares_memory() const = 0;
   // After return the device does not touch the memory any more.
   virtual Result<void> deregister_memory(LKey lkey) = 0;
-  virtual Result<CqId> create_cq(std::uint32_t capacity) = 0;
+  virtual Result<CqId> create_cq(const CompletionQueueSpec& spec) = 0;
   virtual Result<void> destroy_cq(CqId cq) = 0;
   // Look-up of an object's data path by id; valid until it is destroyed, nullptr for an unknown id.
   virtual CompletionQueueOps* cq(CqId cq) = 0;

@@ -71,7 +71,7 @@ Result<void> Nic::deregister_memory(LKey lkey) {
   return memory_.deregister(lkey);
 }
 
-Result<core::CqId> Nic::create_cq(std::uint32_t capacity) {
+Result<core::CqId> Nic::create_cq(std::uint32_t capacity, core::CompletionQueue::Pollers pollers) {
   if (capacity == 0 || capacity > config_.max_completion_entries)
     return error(ErrorCode::InvalidArgument, EINVAL,
                  "create completion queue: " + std::to_string(capacity) +
@@ -80,7 +80,7 @@ Result<core::CqId> Nic::create_cq(std::uint32_t capacity) {
     return error(ErrorCode::ResourceExhausted, ENOMEM,
                  "create completion queue: the device's limit is reached");
   const core::CqId id{next_id_++};
-  cqs_[id.value] = std::make_unique<core::CompletionQueue>(id, capacity);
+  cqs_[id.value] = std::make_unique<core::CompletionQueue>(id, capacity, pollers);
   return id;
 }
 
@@ -98,7 +98,8 @@ core::CompletionQueue* Nic::cq(core::CqId id) {
   return found == cqs_.end() ? nullptr : found->second.get();
 }
 
-Result<core::SrqId> Nic::create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments) {
+Result<core::SrqId> Nic::create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments,
+                                    core::Posters posters) {
   const auto owner = pds_.find(pd.value);
   if (owner == pds_.end()) return unknown("protection domain", pd.value);
   if (max_requests == 0 || max_requests > config_.max_requests || max_segments > core::kMaxSegments)
@@ -110,7 +111,7 @@ Result<core::SrqId> Nic::create_srq(core::PdId pd, std::uint32_t max_requests, s
     return error(ErrorCode::ResourceExhausted, ENOMEM,
                  "create shared receive queue: the device's limit is reached");
   const core::SrqId id{next_id_++};
-  srqs_[id.value] = std::make_unique<core::SharedReceiveQueue>(id, pd, max_requests, max_segments, events_);
+  srqs_[id.value] = std::make_unique<core::SharedReceiveQueue>(id, pd, max_requests, max_segments, events_, posters);
   ++owner->second;
   return id;
 }
@@ -194,6 +195,7 @@ Result<Nic::CreatedQp> Nic::create_qp(const QpInit& init) {
   core_init.send_cq = cqs_.at(init.send_cq.value).get();
   core_init.receive_cq = cqs_.at(init.receive_cq.value).get();
   core_init.signal_all = init.signal_all;
+  core_init.posters = init.posters;
   core_init.capabilities = init.capabilities;
   core_init.capabilities.max_send_requests = std::bit_ceil(std::max(init.capabilities.max_send_requests, 1u));
   core_init.capabilities.max_receive_requests =

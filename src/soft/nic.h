@@ -47,10 +47,12 @@ class Nic final {
                                              std::uint64_t iova, Access access, int file = -1);
   // After return no byte of it is touched, by peers that were granted it neither.
   Result<void> deregister_memory(LKey lkey);
-  Result<core::CqId> create_cq(std::uint32_t capacity);
+  Result<core::CqId> create_cq(std::uint32_t capacity,
+                               core::CompletionQueue::Pollers pollers = core::CompletionQueue::Pollers::AnyThread);
   Result<void> destroy_cq(core::CqId cq);  // Busy while queue pairs refer to it
   core::CompletionQueue* cq(core::CqId id);
-  Result<core::SrqId> create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments);
+  Result<core::SrqId> create_srq(core::PdId pd, std::uint32_t max_requests, std::uint32_t max_segments,
+                                 core::Posters posters = core::Posters::AnyThread);
   // Fewer requests than `limit`, now or later, raise SrqLimitReached once; 0 takes that back.
   Result<void> modify_srq(core::SrqId srq, std::uint32_t limit);
   Result<SharedReceiveQueueAttributes> query_srq(core::SrqId srq) const;
@@ -63,6 +65,7 @@ class Nic final {
     std::optional<core::SrqId> srq;  // then its own receive queue holds nothing
     QueuePairCapabilities capabilities;
     bool signal_all = false;
+    core::Posters posters = core::Posters::AnyThread;
     std::optional<Qpn> qpn;  // tests and the simulator may ask for a number; otherwise random
   };
   // capabilities in the result hold what was made.

@@ -27,7 +27,7 @@ struct Caller {
   explicit Caller(const Endpoint& to) {
     provider::QueuePairSpec spec;
     spec.pd = provider::PdId{device.state().domain->id()};
-    spec.send_cq = spec.receive_cq = must(context.create_cq(16));
+    spec.send_cq = spec.receive_cq = must(context.create_cq({16}));
     qpn = must(context.create_qp(spec)).qpn;
     must(queue_pair_steps::to_init(context, qpn, spec.type, Access::All));
     provider::ConnectionParameters wanted;

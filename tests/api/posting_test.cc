@@ -107,6 +107,26 @@ TEST_F(Posting, a_handler_may_destroy_the_connection) {
   EXPECT_EQ(told, 1);
 }
 
+// What is gathered leaves when anybody waits, and may go with its connection before.
+TEST(Gathered, what_is_waited_for_leaves_and_what_is_destroyed_does_not_matter) {
+  for (const WaitMode mode : {WaitMode::Busy, WaitMode::Event, WaitMode::Adaptive}) {
+    Pair pair({mode});
+    Connection near = pair.connect();
+    std::optional<Connection> other{pair.connect()};
+    std::vector<std::uint64_t> cell{0};
+    MemoryRegion region = must(pair.server.register_memory(cell));
+    Operation lost, first, second;
+    const ProgressEngine::Gathered together(pair.engine);
+    other->fetch_and_add(lost, region.remote(), 100);
+    other.reset();
+    EXPECT_TRUE(lost.done());
+    near.fetch_and_add(first, region.remote(), 1);
+    near.fetch_and_add(second, region.remote(), 1);
+    EXPECT_EQ(must(second.wait()).value % 100, 1u);
+    EXPECT_EQ(cell[0] % 100, 2u);
+  }
+}
+
 TEST_F(Posting, close_waits_for_requests_as_for_operations) {
   constexpr std::uint32_t kRequests = 32, kBytes = 1u << 20;
   Connection near = pair.connect();

@@ -60,7 +60,9 @@ class StandardContext final : public provider::Context {
   }
   bool shares_memory() const override { return inner_->shares_memory(); }
   Result<void> deregister_memory(LKey lkey) override { return inner_->deregister_memory(lkey); }
-  Result<provider::CqId> create_cq(std::uint32_t capacity) override { return inner_->create_cq(capacity); }
+  Result<provider::CqId> create_cq(const provider::CompletionQueueSpec& spec) override {
+    return inner_->create_cq(spec);
+  }
   Result<void> destroy_cq(provider::CqId cq) override {
     auto done = inner_->destroy_cq(cq);
     if (done) cqs_.erase(cq);

@@ -5,11 +5,11 @@
 
 namespace verbena::core {
 
-CompletionQueue::CompletionQueue(CqId id, std::uint32_t capacity)
-    : id_(id), capacity_(capacity), ring_(std::bit_ceil(capacity)) {}
+CompletionQueue::CompletionQueue(CqId id, std::uint32_t capacity, Pollers pollers)
+    : id_(id), capacity_(capacity), locks_(pollers == Pollers::AnyThread), ring_(std::bit_ceil(capacity)) {}
 
 void CompletionQueue::remove(Qpn qpn) {
-  const SpinGuard guard(lock_);
+  const SpinGuard guard(lock_, locks_);
   const std::uint32_t head = head_.load(std::memory_order_relaxed);
   const std::uint32_t tail = tail_.load(std::memory_order_relaxed);
   const auto mask = static_cast<std::uint32_t>(ring_.size() - 1);
@@ -21,7 +21,7 @@ void CompletionQueue::remove(Qpn qpn) {
 
 std::size_t CompletionQueue::poll(std::span<Completion> out) {
   if (looks_empty()) return 0;
-  const SpinGuard guard(lock_);
+  const SpinGuard guard(lock_, locks_);
   const std::uint32_t head = head_.load(std::memory_order_acquire);
   std::uint32_t tail = tail_.load(std::memory_order_relaxed);
   std::size_t n = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A completion queue: a ring that the device fills and application threads empty, who have a short lock among them.
+// A completion queue: a ring that the device fills and application threads empty, who have a short lock among them
+// where they are several.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,9 @@ namespace verbena::core {
 
 class CompletionQueue {
  public:
+  enum class Pollers : std::uint8_t { AnyThread, OneThread };  // OneThread: at a time, and whoever resets queue pairs
   // Holds at least `capacity` completions.
-  CompletionQueue(CqId id, std::uint32_t capacity);
+  CompletionQueue(CqId id, std::uint32_t capacity, Pollers pollers = Pollers::AnyThread);
 
   CqId id() const { return id_; }
   std::uint32_t capacity() const { return capacity_; }
@@ -51,7 +53,7 @@ class CompletionQueue {
     if (armed_ != Armed::Next) armed_ = solicited_only ? Armed::Solicited : Armed::Next;
   }
 
-  // Any thread. Completions in the order the device made them; returns how many.
+  // The pollers' threads. Completions in the order the device made them; returns how many.
   std::size_t poll(std::span<Completion> out);
   // Any thread, a hint without the lock.
   bool looks_empty() const {
@@ -66,6 +68,7 @@ class CompletionQueue {
 
   const CqId id_;
   const std::uint32_t capacity_;
+  const bool locks_;
   std::vector<Completion> ring_;
   std::atomic<std::uint32_t> head_{0};  // next to write, free running
   std::atomic<std::uint32_t> tail_{0};  // next to read

@@ -32,9 +32,9 @@ QueuePair::QueuePair(Qpn qpn, const QueuePairInit& init, EventQueue& events)
     : qpn_(qpn),
       init_(init),
       events_(events),
-      send_queue_(init.capabilities),
+      send_queue_(init.capabilities, init.posters),
       receive_queue_(init.srq != nullptr ? 0 : std::max(init.capabilities.max_receive_requests, 1u),
-                     init.capabilities.max_receive_segments) {
+                     init.capabilities.max_receive_segments, init.posters) {
   ++init_.send_cq->users;
   ++init_.receive_cq->users;
   if (init_.srq != nullptr) ++init_.srq->users;

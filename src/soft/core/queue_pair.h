@@ -27,6 +27,7 @@ struct QueuePairInit {
   SharedReceiveQueue* srq = nullptr;  // where receives come from; null: from a queue of its own
   QueuePairCapabilities capabilities;
   bool signal_all = false;  // every send request is signaled
+  Posters posters = Posters::AnyThread;
 };
 
 // Told before a request ends that was perhaps not carried out, and before a flush: with a completion the program has

@@ -14,15 +14,15 @@ namespace verbena::core {
 class SharedReceiveQueue {
  public:
   SharedReceiveQueue(SrqId id, PdId pd, std::uint32_t capacity, std::uint32_t max_segments,
-                     EventQueue& events)
-      : id_(id), pd_(pd), events_(events), queue_(capacity, max_segments) {}
+                     EventQueue& events, Posters posters = Posters::AnyThread)
+      : id_(id), pd_(pd), events_(events), queue_(capacity, max_segments, posters) {}
 
   SrqId id() const { return id_; }
   PdId pd() const { return pd_; }
   std::uint32_t capacity() const { return queue_.capacity(); }
   std::uint32_t max_sges() const { return queue_.max_sges(); }
 
-  // Any thread.
+  // The posters' threads.
   PostResult post(std::span<const ReceiveRequest> requests) { return queue_.post(requests); }
 
   // Everything below is the device's side.

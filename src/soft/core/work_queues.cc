@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/fence.h"
+
 namespace verbena::core {
 
 namespace {
@@ -36,11 +38,12 @@ void copy_inline(std::byte* to, std::span<const ScatterGather> sges) {
 
 }  // namespace
 
-SendQueue::SendQueue(const QueuePairCapabilities& capabilities)
+SendQueue::SendQueue(const QueuePairCapabilities& capabilities, Posters posters)
     : capacity_(std::bit_ceil(std::max(capabilities.max_send_requests, 1u))),
       mask_(capacity_ - 1),
       max_sges_(capabilities.max_send_segments),
       max_inline_(capabilities.max_inline_bytes),
+      locks_(posters == Posters::AnyThread),
       wqes_(capacity_),
       sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
@@ -84,7 +87,7 @@ void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint3
 }
 
 PostResult SendQueue::post(std::span<const SendRequest> requests) {
-  const SpinGuard guard(lock_);
+  const SpinGuard guard(lock_, locks_);
   std::uint32_t head = posted_.load(std::memory_order_relaxed);
   const std::uint32_t limit = retired_.load(std::memory_order_acquire) + capacity_;
   PostResult result;
@@ -99,27 +102,30 @@ PostResult SendQueue::post(std::span<const SendRequest> requests) {
   return result;
 }
 
-ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments)
+ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments, Posters posters)
     : capacity_(capacity == 0 ? 0 : std::bit_ceil(capacity)),
       mask_(capacity_ == 0 ? 0 : capacity_ - 1),
       max_sges_(max_segments),
+      locks_(posters == Posters::AnyThread || !has_heavy_fences()),
       wqes_(capacity_),
       sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
+// Either who posts sees that it is closed, or the device sees what was posted. Where there is no lock the fence is for
+// both: it comes once.
 void ReceiveQueue::close() {
-  const SpinGuard guard(lock_);
-  closed_ = true;
+  const SpinGuard guard(lock_, locks_);
+  closed_.store(true, std::memory_order_relaxed);
+  if (!locks_) heavy_fence();
 }
 
 void ReceiveQueue::clear() {
-  const SpinGuard guard(lock_);
-  closed_ = false;
+  const SpinGuard guard(lock_, locks_);
+  closed_.store(false, std::memory_order_relaxed);
   taken_.store(posted_.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
 PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests, bool* closed) {
-  const SpinGuard guard(lock_);
-  if (closed != nullptr) *closed = closed_;
+  const SpinGuard guard(lock_, locks_);
   std::uint32_t head = posted_.load(std::memory_order_relaxed);
   const std::uint32_t limit = taken_.load(std::memory_order_acquire) + capacity_;
   PostResult result;
@@ -134,6 +140,8 @@ PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests, bool* cl
     ++result.posted;
   }
   posted_.store(head, std::memory_order_release);
+  light_fence();  // see close()
+  if (closed != nullptr) *closed = closed_.load(std::memory_order_relaxed);
   return result;
 }
 
@@ -149,7 +157,7 @@ bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
 // Nobody takes meanwhile, for that is the device's side too; those who post wait. The shorter side closes up, so that a
 // queue is emptied from its old end in one walk.
 bool ReceiveQueue::withdraw(std::uint64_t id) {
-  const SpinGuard guard(lock_);
+  const SpinGuard guard(lock_, locks_);
   const std::uint32_t head = posted_.load(std::memory_order_relaxed);
   const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
   std::uint32_t at = tail;

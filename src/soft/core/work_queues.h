@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Send and receive queue of a queue pair: rings that application threads fill and the device empties.
-// One short lock each on the posting side; the device side takes none.
+// One short lock each on the posting side, but where one thread at a time posts; the device side takes none.
 #pragma once
 
 #include <array>
@@ -40,11 +40,14 @@ struct SendWqe {
   Psn last_psn() const { return first_psn + (packets - 1); }
 };
 
+// Who posts.
+enum class Posters : std::uint8_t { AnyThread, OneThread };  // OneThread: at a time
+
 class SendQueue {
  public:
-  explicit SendQueue(const QueuePairCapabilities& capabilities);
+  explicit SendQueue(const QueuePairCapabilities& capabilities, Posters posters = Posters::AnyThread);
 
-  // Any thread.
+  // The posters' threads.
   PostResult post(std::span<const SendRequest> requests);
 
   // Device side: indices run freely, [retired(), posted()) are live.
@@ -67,6 +70,7 @@ class SendQueue {
   void fill(std::uint32_t index, const SendRequest& request, std::uint32_t length);
 
   const std::uint32_t capacity_, mask_, max_sges_, max_inline_;
+  const bool locks_;
   std::vector<SendWqe> wqes_;
   std::vector<ScatterGather> sges_;
   std::unique_ptr<std::byte[]> inline_;  // from the first post that needs it on
@@ -85,16 +89,18 @@ struct ReceiveWqe {
 class ReceiveQueue {
  public:
   // Holds at least `capacity` requests; of none it takes none.
-  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments);
+  ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments, Posters posters = Posters::AnyThread);
 
-  // Any thread. `closed`, where wanted: whether close() came before, and nobody has seen these requests yet.
+  // The posters' threads. `closed`, where wanted: whether close() came before, and perhaps nobody has seen these
+  // requests yet.
   PostResult post(std::span<const ReceiveRequest> requests, bool* closed = nullptr);
 
   // Device side, from close() to clear(): whoever posts is told so, and what was posted before is seen.
   void close();
-  // Device side. The next request and its segments (room for max_receive_segments); false when there is none.
+  // The next request and its segments (room for max_receive_segments); false when there is none.
   bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges);
-  // Takes back a request that no message has taken, the oldest with that id; false when there is none.
+  // Takes back a request that no message has taken, the oldest with that id; false when there is none. Also the
+  // posters' side.
   bool withdraw(std::uint64_t id);
   std::uint32_t size() const {
     return posted_.load(std::memory_order_acquire) - taken_.load(std::memory_order_relaxed);
@@ -106,12 +112,13 @@ class ReceiveQueue {
 
  private:
   const std::uint32_t capacity_, mask_, max_sges_;
+  const bool locks_;
   std::vector<ReceiveWqe> wqes_;
   std::vector<ScatterGather> sges_;
   std::atomic<std::uint32_t> posted_{0};
   std::atomic<std::uint32_t> taken_{0};
   SpinLock lock_;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};
 };
 
 }  // namespace verbena::core

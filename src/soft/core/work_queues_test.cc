@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -305,6 +306,36 @@ TEST(ReceiveQueue, what_stays_keeps_its_order_wherever_a_request_is_withdrawn) {
     EXPECT_EQ(wqe.id, 9u);
     EXPECT_TRUE(queue.empty());
   }
+}
+
+// Either who posts is told that it is closed, or the device, which looks after it closed it, sees what was posted.
+TEST(ReceiveQueue, who_posts_alone_and_the_device_that_closes_do_not_miss_each_other) {
+  constexpr int kTurns = 2000;
+  std::atomic<ReceiveQueue*> shared{nullptr};
+  std::atomic<int> untold{-1};  // requests whose poster was not told
+  std::thread poster([&] {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      ReceiveQueue* queue = nullptr;
+      while ((queue = shared.exchange(nullptr)) == nullptr) std::this_thread::yield();
+      int count = 0;
+      for (bool closed = false; !closed; count += closed ? 0 : 1) {
+        const ReceiveRequest request = receive_of(1);
+        if (!queue->post({&request, 1}, &closed)) break;
+      }
+      untold = count;
+    }
+  });
+  for (int turn = 0; turn < kTurns; ++turn) {
+    ReceiveQueue queue(4096, 1, Posters::OneThread);
+    shared = &queue;
+    for (int i = 0; i < turn % 100 * 10 || queue.empty(); ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    queue.close();
+    const int seen = static_cast<int>(queue.size());
+    int count = -1;
+    while ((count = untold.exchange(-1)) == -1) std::this_thread::yield();
+    EXPECT_LE(count, seen) << "turn " << turn;
+  }
+  poster.join();
 }
 
 TEST(ReceiveQueue, queue_of_none_takes_none) {

@@ -274,13 +274,7 @@ void HostDevice::finish_command() {
 
 // Who finds the device free needs no doorbell.
 void HostDevice::kick(core::QueuePair& queues) {
-  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
-    nic_.ring_doorbell(queues);
-    if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
-    gathered_records_ = 0;
-    drive_while_rung();
-    return;
-  }
+  if (gathers()) return gather(queues);
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {
@@ -289,6 +283,25 @@ void HostDevice::kick(core::QueuePair& queues) {
     transmit_and_release();
   }
   drive_while_rung();
+}
+
+// The bell of a queue pair that only this thread uses rings once for all its posts, before anybody is to hear it.
+void HostDevice::gather(core::QueuePair& queues) {
+  if (queues.init().posters != core::Posters::OneThread) {
+    nic_.ring_doorbell(queues);
+  } else if (gathered_.load(std::memory_order_relaxed) != &queues) {
+    ring_gathered();
+    gathered_.store(&queues, std::memory_order_relaxed);
+  }
+  if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
+  gathered_records_ = 0;
+  ring_gathered();
+  drive_while_rung();
+}
+
+void HostDevice::ring_for_gathered() {
+  nic_.ring_doorbell(*gathered_.load(std::memory_order_relaxed));
+  gathered_.store(nullptr, std::memory_order_relaxed);
 }
 
 // It makes nothing due: only what others rang for meanwhile is looked after.
@@ -316,6 +329,7 @@ void HostDevice::gather_kicks(bool on) {
     return;
   }
   if (gather_depth_ == 0 || --gather_depth_ != 0) return;  // attached to its engine only since
+  ring_gathered();
   gatherer_.store({}, std::memory_order_relaxed);
   drive_while_rung();
 }
@@ -328,6 +342,7 @@ void HostDevice::step_aside() {
 
 bool HostDevice::progress() {
   step_aside();
+  ring_gathered();
   if (!owner_.try_lock()) {
     // Whoever drives, this thread is back: the service thread would go on in its place otherwise.
     lease_until_.store((now() + kLease).ns, std::memory_order_relaxed);
