@@ -19,7 +19,7 @@ constexpr std::uint32_t kCapacity = 512;
 struct Peer {
   std::span<const std::uint8_t> input;
   std::array<std::uint64_t, kCapacity / 8> data{};
-  std::uint64_t head = 0, tail = 0, sleeping = 0;
+  std::uint64_t head = 0, sleeping = 0;
   std::uint64_t loads = 0;
 
   std::uint8_t next() {
@@ -50,10 +50,9 @@ class HostileMemory {
   std::uint32_t capacity() const { return kCapacity; }
   std::uint64_t load_head() const { return peer_->seen(peer_->head); }
   void store_head(std::uint64_t value) { peer_->head = value; }
-  std::uint64_t load_tail() const { return peer_->seen(peer_->tail); }
-  void store_tail(std::uint64_t value) { peer_->tail = value; }
   std::uint64_t load_header(std::uint32_t offset) const { return peer_->seen(at(offset)); }
   void store_header(std::uint32_t offset, std::uint64_t value) { at(offset) = value; }
+  void publish_header(std::uint32_t offset, std::uint64_t value) { at(offset) = value; }
   std::uint64_t load_sleeping() const { return peer_->seen(peer_->sleeping); }
   void store_sleeping(std::uint64_t value) { peer_->sleeping = value; }
   void fence() {}

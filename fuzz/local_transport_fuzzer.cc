@@ -115,7 +115,8 @@ class World {
         break;
       case 6:
         // The peer reads everything.
-        out_.word(0) = out_.word(kWriterBytes / 8);
+        while (read_.peek() != nullptr) read_.pop();
+        read_.release();
         break;
       default:
         now_ = now_ + Duration::microseconds(what);
@@ -199,6 +200,7 @@ class World {
   Config config_;
   Ring out_, in_;
   RingProducer peer_out_{in_.memory()};
+  RingConsumer read_{out_.memory()};  // where the peer has read to
   alignas(8) std::array<std::byte, 3 * kRegionBytes> memory_bytes_;
   core::MemoryRegion region_;
   std::unique_ptr<core::QueuePair> qp_;

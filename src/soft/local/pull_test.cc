@@ -24,7 +24,7 @@ Given pulling(std::uint32_t from = 1000, std::size_t memory_bytes = 4 << 20) {
 }
 
 TEST(LocalPull, r073_o1_o2_messages_of_every_length_arrive_whole_and_the_long_ones_by_one_copy) {
-  for (const std::uint32_t capacity : {256u, 4096u}) {
+  for (const std::uint32_t capacity : {512u, 4096u}) {
     Given given = pulling();
     given.capacity = capacity;
     Pair pair(given);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ring of records of any length between two processes: one produces, one consumes.
 //
-//   | head line | tail line | data: capacity bytes ...                          |
-//     consumer    producer    record: 8-byte header (length, kind), payload, to 8
+//   | head line | data: capacity bytes ...                                          |
+//     consumer    record: 8-byte header (that it is there, kind, length), payload, to 8
 //
 // Every shared word has one writer: head is the consumer's, all else the producer's. Positions run freely; a position
 // modulo the capacity is an offset into the data. A record is never split: padding (kind 0) fills what is left at the
-// wrap. Records become visible together, by one release store of the tail; the tail is always on a line of its own, so
-// that a batch shares no cache line with the one before. Whoever dies leaves a whole batch or nothing of it.
+// wrap. A batch begins on a line, and ends on one. Its records become visible together, by one release store of the
+// first header: before, there was 0, at which the consumer waits, and there is 0 behind the batch. So a short record
+// and the news of it are one line. Whoever dies leaves a whole batch or nothing of it.
+//
+// The 0 behind a batch is mostly there: who published clears where the next batch would end, were it as long.
 //
 // What the other side wrote is hostile input: read once, checked against what this side knows by itself. A violation
 // is Corrupt, for good; it ends this ring and touches nothing else.
@@ -33,7 +36,11 @@ struct RecordHeader {
   std::uint32_t payload_bytes = 0;
   std::uint16_t kind = kPaddingKind;
 
-  constexpr std::uint64_t word() const { return std::uint64_t{kind} << 32 | payload_bytes; }
+  // Never 0.
+  constexpr std::uint64_t word() const {
+    constexpr std::uint64_t kThere = std::uint64_t{1} << 48;
+    return kThere | std::uint64_t{kind} << 32 | payload_bytes;
+  }
   // Bytes in the ring, header and rounding included.
   constexpr std::uint64_t size() const { return kRecordHeaderBytes + ((std::uint64_t{payload_bytes} + 7) & ~7ull); }
 };
@@ -61,28 +68,33 @@ class BasicRingProducer {
     }
     if (const std::uint32_t padding = padding_before(header); padding != 0) pad(padding);
     const std::uint32_t at = offset_of(next_);
-    memory_.store_header(at, header.word());
-    next_ += header.size();
+    put(header);
     return at + kRecordHeaderBytes;
   }
 
   // What was reserved last will not be written: padding stands in its place.
   void discard(std::uint32_t offset, std::uint32_t payload_bytes) {
-    memory_.store_header(offset - kRecordHeaderBytes, RecordHeader{payload_bytes, kPaddingKind}.word());
+    store_header(offset - kRecordHeaderBytes, RecordHeader{payload_bytes, kPaddingKind});
   }
 
   // Makes all that was reserved visible, at once.
   void publish() {
     if (next_ == tail_) return;
     if (const std::uint64_t slack = line_end(next_) - next_; slack != 0) pad(static_cast<std::uint32_t>(slack));
+    if (cleared_ != next_) memory_.store_header(offset_of(next_), 0);
+    memory_.publish_header(offset_of(tail_), first_);
+    cleared_ = next_ + (next_ - tail_);
     tail_ = next_;
-    memory_.store_tail(tail_);
+    if (cleared_ + Memory::kLine - head_ <= capacity())
+      memory_.store_header(offset_of(cleared_), 0);
+    else
+      cleared_ = tail_;  // that is not free, as far as is known
   }
 
   // Whether a record finds room, as far as the consumer was seen to have come.
   bool fits(std::uint32_t payload_bytes) const {
     const RecordHeader header{payload_bytes, 1};
-    return line_end(next_ + padding_before(header) + header.size()) - head_ <= capacity();
+    return line_end(next_ + padding_before(header) + header.size()) + Memory::kLine - head_ <= capacity();
   }
   // Looks how far the consumer has come.
   void refresh() {
@@ -109,9 +121,17 @@ class BasicRingProducer {
   std::uint32_t offset_of(std::uint64_t position) const {
     return static_cast<std::uint32_t>(position & (capacity() - 1));
   }
-  void pad(std::uint32_t bytes) {
-    memory_.store_header(offset_of(next_), RecordHeader{bytes - kRecordHeaderBytes, kPaddingKind}.word());
-    next_ += bytes;
+  void pad(std::uint32_t bytes) { put({bytes - kRecordHeaderBytes, kPaddingKind}); }
+  void put(const RecordHeader& header) {
+    store_header(offset_of(next_), header);
+    next_ += header.size();
+  }
+  // The first of a batch is stored with all of it.
+  void store_header(std::uint32_t offset, const RecordHeader& header) {
+    if (offset == offset_of(tail_))
+      first_ = header.word();
+    else
+      memory_.store_header(offset, header.word());
   }
   // A record is never split.
   std::uint32_t padding_before(const RecordHeader& header) const {
@@ -123,6 +143,8 @@ class BasicRingProducer {
   std::uint64_t next_ = 0;  // end of what is reserved
   std::uint64_t tail_ = 0;  // end of what is visible
   std::uint64_t head_ = 0;  // the consumer's, as last seen
+  std::uint64_t first_ = 0;    // header of what was reserved first
+  std::uint64_t cleared_ = 0;  // there is 0 there, if it is behind tail_
   RingState state_ = RingState::Open;
 };
 
@@ -145,13 +167,9 @@ class BasicRingConsumer {
   // bounds hold; the bytes of the payload are the producer's and may change at any time.
   const Record* peek() {
     if (peeked_.kind != kPaddingKind) return &peeked_;
-    bool refreshed = false;
     while (state_ == RingState::Open) {
-      if (position_ == available_) {
-        if (refreshed || !refresh()) return nullptr;
-        refreshed = true;
-      }
       const std::uint64_t word = memory_.load_header(offset_of(position_));
+      if (word == 0) return nullptr;
       const RecordHeader header{static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
       if (!is_whole(header, word)) {
         state_ = RingState::Corrupt;
@@ -193,27 +211,15 @@ class BasicRingConsumer {
   std::uint32_t offset_of(std::uint64_t position) const {
     return static_cast<std::uint32_t>(position & (capacity() - 1));
   }
-  // Looks for more. False when there is nothing new.
-  bool refresh() {
-    const std::uint64_t tail = memory_.load_tail();
-    if (tail == available_) return false;
-    // The producer goes forwards, by whole lines, and never over what was not released.
-    if (tail - released_ > capacity() || tail - released_ < available_ - released_ || tail % Memory::kLine != 0) {
-      state_ = RingState::Corrupt;
-      return false;
-    }
-    available_ = tail;
-    return true;
-  }
+  // The producer never writes over what was not released, and keeps a line for the end.
   bool is_whole(const RecordHeader& header, std::uint64_t word) const {
-    const std::uint64_t visible = available_ - position_;
+    const std::uint64_t room = capacity() - Memory::kLine - (position_ - released_);
     const std::uint64_t unbroken = capacity() - offset_of(position_);
-    return header.word() == word && header.size() <= visible && header.size() <= unbroken;
+    return header.word() == word && header.size() <= room && header.size() <= unbroken;
   }
 
   Memory memory_;
-  std::uint64_t position_ = 0;   // next to read
-  std::uint64_t available_ = 0;  // the producer's tail, as last seen
+  std::uint64_t position_ = 0;  // next to read
   std::uint64_t released_ = 0;
   Record peeked_;
   RingState state_ = RingState::Open;

@@ -15,10 +15,10 @@ namespace verbena::local {
 inline constexpr std::uint32_t kLineBytes = 64;
 // Words of different writers keep two lines apart: lines are fetched in pairs.
 inline constexpr std::uint32_t kWriterBytes = 2 * kLineBytes;
-inline constexpr std::uint32_t kMinRingCapacity = 4 * kLineBytes;
+inline constexpr std::uint32_t kMinRingCapacity = 8 * kLineBytes;
 
 // Bytes of shared memory for a ring of that capacity, which is a power of two.
-constexpr std::uint64_t ring_bytes(std::uint32_t capacity) { return 2 * kWriterBytes + std::uint64_t{capacity}; }
+constexpr std::uint64_t ring_bytes(std::uint32_t capacity) { return kWriterBytes + std::uint64_t{capacity}; }
 
 class RingMemory {
  public:
@@ -31,15 +31,12 @@ class RingMemory {
   }
 
   std::uint32_t capacity() const { return capacity_; }
-  std::byte* data() const { return base_ + 2 * kWriterBytes; }
+  std::byte* data() const { return base_ + kWriterBytes; }
 
   std::uint64_t load_head() const { return load_shared(base_); }
   void store_head(std::uint64_t value) { store_shared(base_, value); }
-  std::uint64_t load_tail() const { return load_shared(base_ + kWriterBytes); }
-  void store_tail(std::uint64_t value) { store_shared(base_ + kWriterBytes, value); }
-  std::uint64_t load_header(std::uint32_t offset) const {
-    return word(data() + offset).load(std::memory_order_relaxed);
-  }
+  std::uint64_t load_header(std::uint32_t offset) const { return load_shared(data() + offset); }
+  void publish_header(std::uint32_t offset, std::uint64_t value) { store_shared(data() + offset, value); }
   void store_header(std::uint32_t offset, std::uint64_t value) {
     word(data() + offset).store(value, std::memory_order_relaxed);
   }

@@ -20,7 +20,6 @@ class TestRing {
 
   std::byte* base() { return reinterpret_cast<std::byte*>(lines_.get()); }
   RingMemory memory() { return {base(), capacity_}; }
-  std::uint64_t& tail() { return *reinterpret_cast<std::uint64_t*>(base() + kWriterBytes); }
   std::uint64_t& head() { return *reinterpret_cast<std::uint64_t*>(base()); }
   std::uint64_t& header(std::uint32_t offset) {
     return *reinterpret_cast<std::uint64_t*>(memory().data() + offset);
@@ -70,7 +69,7 @@ TEST(Ring, nothing_is_seen_before_publish_and_all_of_a_batch_after) {
 }
 
 TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
-  TestRing ring(256);
+  TestRing ring(512);
   RingProducer producer(ring.memory());
   RingConsumer consumer(ring.memory());
   std::uint16_t sent = 0;
@@ -78,7 +77,7 @@ TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
     producer.publish();
     ++sent;
   }
-  EXPECT_EQ(sent, 4);
+  EXPECT_EQ(sent, 7) << "a line is kept for the end";
   for (std::uint16_t i = 1; i <= sent; ++i) {
     ASSERT_TRUE(consumer.peek());
     EXPECT_EQ(consumer.peek()->kind, i);
@@ -91,7 +90,7 @@ TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
 }
 
 TEST(Ring, what_was_reserved_and_discarded_is_passed_over) {
-  TestRing ring(256);
+  TestRing ring(512);
   RingProducer producer(ring.memory());
   RingConsumer consumer(ring.memory());
   EXPECT_TRUE(send(producer, 1, {1}));
@@ -219,60 +218,95 @@ TEST(Ring, two_threads_agree) {
   other.join();
 }
 
-// What the peer may do to one word, and the ring is corrupt for good.
-template <class Damage>
-RingState consumer_after(Damage&& damage) {
-  TestRing ring(256);
+// What the peer may write where the next batch would begin, after `lines` batches of a line each that were read, and
+// released or not.
+struct Written {
+  RingState state;
+  bool seen;
+  bool operator==(const Written&) const = default;
+};
+Written consumer_after(std::uint64_t word, int lines = 1, bool released = true) {
+  TestRing ring(512);
   RingProducer producer(ring.memory());
   RingConsumer consumer(ring.memory());
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(send(producer, 1, {1}));
-  producer.publish();
-  EXPECT_TRUE(consumer.peek());
-  consumer.pop();
-  EXPECT_TRUE(consumer.peek());
-  consumer.pop();
-  EXPECT_FALSE(consumer.peek());
-  consumer.release();
-  EXPECT_TRUE(send(producer, 1, {1}));
-  producer.publish();  // at offset 64, tail 128
-  damage(ring);
-  const bool seen = (consumer.peek() != nullptr);
-  EXPECT_EQ(seen, consumer.state() == RingState::Open);
+  for (int i = 0; i < lines; ++i) {
+    EXPECT_TRUE(send(producer, 1, {1}));
+    producer.publish();
+    EXPECT_TRUE(consumer.peek());
+    consumer.pop();
+    EXPECT_FALSE(consumer.peek());
+  }
+  if (released) consumer.release();
+  const auto next = static_cast<std::uint32_t>(lines) * kLineBytes;
+  ring.header(next) = word;
+  const bool seen = consumer.peek() != nullptr;
   const RingState state = consumer.state();
-  ring.tail() = 128;
-  ring.header(64) = RecordHeader{1, 1}.word();
-  EXPECT_EQ((consumer.peek() != nullptr), state == RingState::Open) << "corrupt is for good";
-  return state;
+  ring.header(next) = RecordHeader{1, 1}.word();
+  EXPECT_EQ(consumer.peek() != nullptr, state == RingState::Open) << "corrupt is for good";
+  return {state, seen};
 }
 
 TEST(Ring, F21_what_no_producer_writes_is_corrupt) {
-  EXPECT_EQ(consumer_after([](TestRing&) {}), RingState::Open);
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 64 + 256; r.header(64) = RecordHeader{1, 1}.word(); }),
-            RingState::Open);
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 64 + 256 + 64; }), RingState::Corrupt);  // too far
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 0; }), RingState::Corrupt);              // backwards
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = 72; }), RingState::Corrupt);             // inside a line
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.tail() = ~0ull << 6; }), RingState::Corrupt);
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) = RecordHeader{57, 1}.word(); }), RingState::Corrupt);
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) = RecordHeader{0xffffffff, 1}.word(); }),
-            RingState::Corrupt);
-  EXPECT_EQ(consumer_after([](TestRing& r) { r.header(64) |= 1ull << 48; }), RingState::Corrupt);  // reserved bits
-  EXPECT_EQ(consumer_after([](TestRing& r) {
-              r.tail() = 64 + 256;
-              r.header(64) = RecordHeader{256 - 64, 1}.word();  // visible, and over the end of the data
-            }),
-            RingState::Corrupt);
+  constexpr Written kNothing{RingState::Open, false}, kSeen{RingState::Open, true}, kCorrupt{RingState::Corrupt, false};
+  EXPECT_EQ(consumer_after(0), kNothing);
+  const std::uint64_t word = RecordHeader{1, 1}.word();
+  EXPECT_EQ(consumer_after(word), kSeen);
+  EXPECT_EQ(consumer_after(1), kCorrupt);  // not there, and not nothing
+  for (int bit = 48; bit < 64; ++bit) EXPECT_EQ(consumer_after(word ^ std::uint64_t{1} << bit), kCorrupt) << bit;
+  EXPECT_EQ(consumer_after(RecordHeader{0xffffffff, 1}.word()), kCorrupt);
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 8, 1}.word(), 1), kSeen);
+  // Over what was not released, and the line that is kept for the end.
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 8, 1}.word(), 1, false), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 7, 1}.word(), 1, false), kCorrupt);
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 7, 1}.word(), 1), kSeen);
+  // Over the end of the data.
+  EXPECT_EQ(consumer_after(RecordHeader{256 - 8, 1}.word(), 4), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{256 - 7, 1}.word(), 4), kCorrupt);
+}
+
+// A consumer that is told of padding without end reads no more than a ring of it before it is to release.
+TEST(Ring, F21_padding_without_end_ends) {
+  TestRing ring(512);
+  RingConsumer consumer(ring.memory());
+  for (std::uint32_t at = 0; at < 512; at += 8) ring.header(at) = RecordHeader{0, kPaddingKind}.word();
+  EXPECT_FALSE(consumer.peek());
+  EXPECT_EQ(consumer.state(), RingState::Corrupt);
+}
+
+// Whatever the batches and wherever they end: what stood there a lap ago is not taken for a record.
+TEST(Ring, old_payload_that_looks_like_a_record_is_never_one) {
+  std::mt19937 random(7);
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  const std::uint64_t forged = RecordHeader{0, 666}.word();
+  for (int i = 0; i < 50'000; ++i) {
+    for (std::uint32_t records = 1 + static_cast<std::uint32_t>(random() % 4); records-- > 0;) {
+      const std::uint32_t words = static_cast<std::uint32_t>(random() % 24);
+      const auto at = producer.try_reserve(1, words * 8);
+      for (std::uint32_t word = 0; at && word < words; ++word)
+        std::memcpy(producer.memory().data() + *at + word * std::size_t{8}, &forged, 8);
+    }
+    producer.publish();
+    while (const Record* const record = consumer.peek()) {
+      ASSERT_EQ(record->kind, 1) << i;
+      consumer.pop();
+      if (random() % 8 == 0) break;
+    }
+    if (random() % 3 != 0) consumer.release();
+  }
+  EXPECT_EQ(consumer.state(), RingState::Open);
 }
 
 TEST(Ring, F21_what_no_consumer_writes_is_corrupt) {
-  for (const unsigned long long head : {320ull, 4ull, ~0ull, ~0ull << 3}) {
-    TestRing ring(256);
+  for (const unsigned long long head : {576ull, 4ull, ~0ull, ~0ull << 3}) {
+    TestRing ring(512);
     RingProducer producer(ring.memory());
     while (send(producer, 1, {1})) producer.publish();
     ring.head() = head;
     EXPECT_FALSE(send(producer, 1, {1}));
     EXPECT_EQ(producer.state(), RingState::Corrupt);
-    ring.head() = 256;
+    ring.head() = 448;
     EXPECT_FALSE(send(producer, 1, {1})) << "corrupt is for good";
   }
 }

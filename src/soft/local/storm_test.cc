@@ -139,7 +139,7 @@ class Storm {
       : random(seed), pair(given(random, seed)), a(pair.a, pair.b, random), b(pair.b, pair.a, random) {}
 
   static Given given(SeededRandom& random, std::uint64_t seed) {
-    constexpr std::uint32_t kCapacities[] = {256, 512, 1024, 8192};
+    constexpr std::uint32_t kCapacities[] = {512, 512, 1024, 8192};
     Given given;
     given.seed = seed;
     given.capacity = kCapacities[random.below(4)];

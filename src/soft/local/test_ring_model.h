@@ -18,8 +18,8 @@
 
 namespace verbena::local::model {
 
-inline constexpr std::uint32_t kDataWords = 8;
-inline constexpr std::size_t kHead = 0, kTail = 1, kSleeping = 2, kRoomSleeping = 3, kData = 4;
+inline constexpr std::uint32_t kDataWords = 16;
+inline constexpr std::size_t kHead = 0, kSleeping = 1, kRoomSleeping = 2, kData = 3;
 inline constexpr std::size_t kMaxRecords = 8;
 
 enum Thread : std::uint8_t { kProducer, kConsumer };
@@ -27,7 +27,8 @@ enum Thread : std::uint8_t { kProducer, kConsumer };
 // What is broken on purpose, so that the model proves it would see it.
 struct Faults {
   bool no_fence = false;          // announce() and must_wake() without their fences
-  bool plain_tail = false;        // the tail is stored like payload
+  bool plain_first = false;       // the first header of a batch is stored like payload
+  bool no_end = false;            // and no 0 behind it
   bool early_release = false;     // the consumer gives room back before it read
   bool no_second_look = false;    // the consumer sleeps without looking again
   bool late_payload = false;      // the producer writes payload after publish()
@@ -78,10 +79,13 @@ class MemoryWith {
   std::uint32_t capacity() const { return kDataWords * 8; }
   std::uint64_t load_head() const { return current().load(kHead); }
   void store_head(std::uint64_t value) { current().store(kHead, value, true); }
-  std::uint64_t load_tail() const { return current().load(kTail); }
-  void store_tail(std::uint64_t value) { current().store(kTail, value, !current().faults->plain_tail); }
   std::uint64_t load_header(std::uint32_t offset) const { return current().load(kData + offset / 8); }
-  void store_header(std::uint32_t offset, std::uint64_t value) { current().store(kData + offset / 8, value, false); }
+  void store_header(std::uint32_t offset, std::uint64_t value) {
+    if (value != 0 || !current().faults->no_end) current().store(kData + offset / 8, value, false);
+  }
+  void publish_header(std::uint32_t offset, std::uint64_t value) {
+    current().store(kData + offset / 8, value, !current().faults->plain_first);
+  }
   std::uint64_t load_sleeping() const { return current().load(kSleepingWord); }
   void store_sleeping(std::uint64_t value) { current().store(kSleepingWord, value, false); }
   void fence() {
@@ -92,7 +96,7 @@ class MemoryWith {
 using Memory = MemoryWith<kSleeping>;          // the consumer's wake word
 using RoomMemory = MemoryWith<kRoomSleeping>;  // the producer's
 
-// What the producer sends: payload bytes of each record (0 or 8), and whether its batch ends with it.
+// What the producer sends: payload bytes of each record (0, 8 or 24), and whether its batch ends with it.
 struct Message {
   std::uint32_t payload_bytes;
   bool last_of_batch;

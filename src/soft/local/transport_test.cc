@@ -12,7 +12,7 @@ namespace {
 using namespace testing;
 
 TEST(LocalTransport, r073_r074_o1_sends_of_every_length_arrive_whole_and_in_order) {
-  for (const std::uint32_t capacity : {256u, 1024u, 16384u}) {
+  for (const std::uint32_t capacity : {512u, 1024u, 16384u}) {
     Given given;
     given.capacity = capacity;
     Pair pair(given);
@@ -38,7 +38,7 @@ TEST(LocalTransport, r073_r074_o1_sends_of_every_length_arrive_whole_and_in_orde
 }
 
 TEST(LocalTransport, o2_writes_lie_where_they_should_and_an_immediate_says_so) {
-  for (const std::uint32_t capacity : {256u, 4096u}) {
+  for (const std::uint32_t capacity : {512u, 4096u}) {
     Given given;
     given.capacity = capacity;
     Pair pair(given);
@@ -64,7 +64,7 @@ TEST(LocalTransport, o2_writes_lie_where_they_should_and_an_immediate_says_so) {
 }
 
 TEST(LocalTransport, r086_reads_of_every_length_bring_what_is_there) {
-  for (const std::uint32_t capacity : {256u, 4096u}) {
+  for (const std::uint32_t capacity : {512u, 4096u}) {
     Given given;
     given.capacity = capacity;
     Pair pair(given);
@@ -315,7 +315,7 @@ TEST(LocalTransport, q031_a_fence_waits_for_reads_before_it) {
 
 TEST(LocalTransport, q055_in_SQD_what_was_started_ends_and_the_rest_waits_for_RTS) {
   Given given;
-  given.capacity = 256;
+  given.capacity = 512;
   Pair pair(given);
   pair.a.put(0, pattern(1000));
   pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, 1000, pair.b, 0);
