@@ -4,7 +4,8 @@
 // byte.
 //
 // One thread at a time owns the device: every method is the owner's, except posting and polling at the queues
-// (core::QueuePair::post_*, core::CompletionQueue::poll/arm), which any thread may do, and ring_doorbell().
+// (core::QueuePair::post_*, core::CompletionQueue::poll), which is for any thread, or for one at a time where they were
+// made so, and ring_doorbell().
 #pragma once
 
 #include <array>
@@ -120,6 +121,8 @@ class Nic final {
   bool only_rings() const { return attached_ != 0 && attached_ == qps_.size() && cm_->next_deadline().is_never(); }
 
   bool has_rings() const { return attached_ != 0; }
+  // Some that nobody looks at.
+  bool has_quiet_rings() const { return attached_ > lists_[kWatched].count; }
   // Whether a turn over them takes no time to speak of.
   bool has_few_rings() const { return attached_ != 0 && lists_[kWatched].count <= kFewRings; }
 

@@ -292,7 +292,7 @@ bool Nic::handle_records(Instant now) {
 
 bool Nic::read_ring(Instant now, Qp& qp) {
   const bool anything = qp.local->transport.handle_records(now);
-  if (qp.local->transport.gave_room()) append(kToWake, qp);
+  if (qp.local->transport.gave_room()) append(kToWake, qp);  // also by padding, in a turn that found nothing
   if (anything) watch(now, qp);
   if (anything || !qp.local->transport.idle()) schedule_local(now, qp);
   return anything;

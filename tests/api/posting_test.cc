@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that programs post themselves: they share queues with operations, and completion queues with everybody.
+#include <thread>
+
 #include "async/engine_state.h"
 #include "device/queue_pair_steps.h"
 #include "test_pair.h"
@@ -124,6 +126,33 @@ TEST(Gathered, what_is_waited_for_leaves_and_what_is_destroyed_does_not_matter) 
     near.fetch_and_add(second, region.remote(), 1);
     EXPECT_EQ(must(second.wait()).value % 100, 1u);
     EXPECT_EQ(cell[0] % 100, 2u);
+  }
+}
+
+// One thread at a time, but not always the same.
+TEST(Gathered, what_one_thread_began_another_waits_for) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    OpenOptions open;
+    open.path = path;
+    Pair pair({WaitMode::Busy}, open);
+    std::optional<Connection> near{pair.connect()};
+    std::vector<std::uint64_t> cell{0};
+    MemoryRegion region = must(pair.server.register_memory(cell));
+    for (const bool destroys : {false, true}) {
+      std::optional<ProgressEngine::Gathered> together;
+      Operation operation;
+      std::thread([&] {
+        together.emplace(pair.engine);
+        near->fetch_and_add(operation, region.remote(), 1);
+      }).join();
+      if (destroys)
+        near.reset();
+      else
+        must(operation.wait());
+      EXPECT_TRUE(operation.done());
+      together.reset();
+    }
+    pair.engine.run_once();
   }
 }
 

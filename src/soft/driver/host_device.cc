@@ -20,9 +20,10 @@ namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
-// Who polls and has rings only looks elsewhere so often, which takes microseconds; but in each turn that soon after
-// something came from there.
+// Who polls and has rings only looks elsewhere so often, which takes microseconds; sooner where that is how rings tell
+// which are not looked at; and in each turn so many after something came from there.
 constexpr Duration kBetweenLooks = Duration::microseconds(100);
+constexpr Duration kBetweenLooksForQuiet = Duration::microseconds(25);
 constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
@@ -98,7 +99,8 @@ bool HostDevice::receive(Look look) {
   if (inherited_) return false;
   if (look == Look::Later) return true;
   ++turns_;
-  const bool all = look == Look::Everywhere || turn_ - looked_at_ >= kBetweenLooks;
+  const Duration between = nic_.has_quiet_rings() ? kBetweenLooksForQuiet : kBetweenLooks;
+  const bool all = look == Look::Everywhere || turn_ - looked_at_ >= between;
   if (all) looked_at_ = turn_;
   bool any = false;
   if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsOfInterest) any = read_port(look == Look::AsNeeded);
@@ -274,7 +276,13 @@ void HostDevice::finish_command() {
 
 // Who finds the device free needs no doorbell.
 void HostDevice::kick(core::QueuePair& queues) {
-  if (gathers()) return gather(queues);
+  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    nic_.ring_doorbell(queues);
+    if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
+    gathered_records_ = 0;
+    drive_while_rung();
+    return;
+  }
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {
@@ -283,25 +291,6 @@ void HostDevice::kick(core::QueuePair& queues) {
     transmit_and_release();
   }
   drive_while_rung();
-}
-
-// The bell of a queue pair that only this thread uses rings once for all its posts, before anybody is to hear it.
-void HostDevice::gather(core::QueuePair& queues) {
-  if (queues.init().posters != core::Posters::OneThread) {
-    nic_.ring_doorbell(queues);
-  } else if (gathered_.load(std::memory_order_relaxed) != &queues) {
-    ring_gathered();
-    gathered_.store(&queues, std::memory_order_relaxed);
-  }
-  if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
-  gathered_records_ = 0;
-  ring_gathered();
-  drive_while_rung();
-}
-
-void HostDevice::ring_for_gathered() {
-  nic_.ring_doorbell(*gathered_.load(std::memory_order_relaxed));
-  gathered_.store(nullptr, std::memory_order_relaxed);
 }
 
 // It makes nothing due: only what others rang for meanwhile is looked after.
@@ -329,7 +318,6 @@ void HostDevice::gather_kicks(bool on) {
     return;
   }
   if (gather_depth_ == 0 || --gather_depth_ != 0) return;  // attached to its engine only since
-  ring_gathered();
   gatherer_.store({}, std::memory_order_relaxed);
   drive_while_rung();
 }
@@ -342,7 +330,6 @@ void HostDevice::step_aside() {
 
 bool HostDevice::progress() {
   step_aside();
-  ring_gathered();
   if (!owner_.try_lock()) {
     // Whoever drives, this thread is back: the service thread would go on in its place otherwise.
     lease_until_.store((now() + kLease).ns, std::memory_order_relaxed);

@@ -135,18 +135,11 @@ class HostDevice final : private DatagramSink {
   void finish_command();
   // Of a command: those who drive step aside for it.
   void take() {
-    ring_gathered();
     waiters_.fetch_add(1);
     owner_.lock();
     waiters_.fetch_sub(1);
   }
   void step_aside();
-  bool gathers() const { return gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
-  void gather(core::QueuePair& queues);
-  void ring_gathered() {
-    if (gathered_.load(std::memory_order_relaxed) != nullptr && gathers()) ring_for_gathered();
-  }
-  void ring_for_gathered();
   void release();  // gives the device up, and looks again for doorbells rung meanwhile
   bool drive_while_rung() { return nic_.doorbell_rang() && answer_bells(); }
   bool answer_bells();
@@ -196,7 +189,6 @@ class HostDevice final : private DatagramSink {
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
   int gathered_records_ = 0;                 // likewise
-  std::atomic<core::QueuePair*> gathered_{nullptr};  // likewise: its doorbell is to ring
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
   // Who sleeps on the port: the threads in wait_event(), and the service thread. Each side empties its own descriptor

@@ -91,7 +91,6 @@ void HostDevice::wait_virtually(Instant until) {
 }
 
 void HostDevice::wait_event(Instant until) {
-  ring_gathered();
   if (time_ != nullptr) return wait_virtually(until);
   waiting_.fetch_add(1);
   // Who sleeps learns what to look at.
