@@ -126,7 +126,7 @@ void add_refusals(CLI::App& command, BenchFlags& flags) {
 
 void add_common(CLI::App& command, BenchFlags& flags) {
   BenchSettings& settings = flags.settings;
-  command.add_option("HOST", flags.host, "The server; without it, be the server");
+  add_host(command, flags.host, flags.port, "The server, HOST or HOST:PORT as it prints it; without it, be the server");
   add_device_flags(command, flags.device);
   command.add_option("-d,--ib-dev", flags.device.device, "As --device")->type_name("ADDRESS");
   auto* device_port = command.add_option("-i,--ib-port", flags.device_port, "Port of the device; there is one");

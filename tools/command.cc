@@ -127,6 +127,18 @@ int finish_capture(std::string_view command, Device& device, int status) {
   return report_failure(command, explain(closed.error()), advice(closed.error().code()));
 }
 
+void add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what) {
+  const auto read = [&host, &port](const std::string& text) {
+    host = text;
+    if (!text.starts_with('[') && std::count(text.begin(), text.end(), ':') != 1) return;  // an address of IPv6
+    if (auto both = Endpoint::parse(text)) {
+      host = both->host;
+      port = both->port;
+    }
+  };
+  command.add_option_function<std::string>("HOST", read, what);
+}
+
 Result<Endpoint> parse_peer(std::string_view text) {
   const std::string port = ":" + std::to_string(kDefaultPort);
   if (text.empty()) return Error(ErrorCode::InvalidArgument, "an empty address");

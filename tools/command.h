@@ -42,6 +42,8 @@ struct DeviceFlags {
   std::string path;    // --path
 };
 void add_device_flags(CLI::App& command, DeviceFlags& flags);
+// HOST, or HOST:PORT as a server prints it.
+void add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what);
 
 // The device the flags name. Without a name: for a peer on another machine the device of the address that leads there,
 // otherwise the default device.

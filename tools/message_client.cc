@@ -13,7 +13,7 @@
 namespace verbena::tools {
 
 void add_message_client_flags(CLI::App& command, MessageClientFlags& flags) {
-  command.add_option("HOST", flags.host, "A `verbena bench message` there; without it, one is started here");
+  add_host(command, flags.host, flags.port, "A `verbena bench message` there; without it, one is started here");
   command.add_option("--device", flags.device.device, "Name or IP address of the local device; see `verbena devices`")
       ->type_name("ADDRESS");
   require_whole(command.add_option("-p,--port", flags.port, "TCP port of HOST")->capture_default_str(), 1, 65535);

@@ -148,7 +148,9 @@ void add_message_command(CLI::App& bench, int& status) {
       "  verbena bench message        and there  verbena bench message send-receive lat HOST\n"
       "  verbena bench message buffered-write rate --here\n"
       "  verbena bench message --all [HOST]        all protocols beside each other, and which to take\n"
-      "The client says what is measured; a server that was given words takes no others.");
+      "The client says what is measured; a server that was given words takes no others.\n"
+      "lat is half of there and back. Of bw and rate, o[usec] is what handing a message over takes of the sender's\n"
+      "processor, and KiB the memory that each end holds.");
   add_message_flags(*command, *flags);
   command->callback([flags, &status] { status = run_message(*flags); });
 }

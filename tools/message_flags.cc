@@ -92,7 +92,7 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
                      "One of " + protocols() + "; choices follow: direct-read/fenced. With -a alone, HOST may be here");
   command.add_option("MEASURE", flags.measure, "lat, bw (bytes) or rate (messages)")
       ->check(CLI::IsMember({"lat", "bw", "rate"}));
-  command.add_option("HOST", flags.host, "The server; without it, be the server");
+  add_host(command, flags.host, flags.port, "The server, HOST or HOST:PORT as it prints it; without it, be the server");
   command.add_flag("--here", flags.here, "Start the server here, too, as a process of its own");
   add_device_flags(command, flags.device);
   command.add_option("-d,--ib-dev", flags.device.device, "As --device")->type_name("ADDRESS");

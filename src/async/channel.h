@@ -109,6 +109,7 @@ class Channel final : public OperationQueue, private EventHandler {
   Refusal refused(const Operation& operation, PostStatus status) const;
   std::string subject(const Operation& operation) const;
   Error flush_error(const Operation& operation) const;
+  Error failure_of_own(const Completion& completion, bool is_receive) const;
   void expect_keep_alive(Instant at);
   void expect_keep_alive_soon();
   bool overran() const;  // a completion queue it uses

@@ -174,14 +174,24 @@ void Channel::handle_completion(const Completion& completion) {
   if (slot.operation != nullptr) return complete(*slot.operation, completion, index);
   if (completion.status == CompletionStatus::Success && !slot.tells_success) return;
   if (completion.status != CompletionStatus::Success && completion.status != CompletionStatus::Flushed)
-    end(End::Failed, Error(to_error_code(completion.status),
-                           "request " + std::to_string(slot.id) + " posted to " + owner_.peer_name() + " qpn " +
-                               describe::qpn(qpn_) + ": " + std::string(to_string(completion.status)),
-                           static_cast<int>(completion.status), ErrorDomain::WorkCompletion));
+    end(End::Failed, failure_of_own(completion, (low & kReceive) != 0));
   Completion theirs = completion;
   theirs.id = slot.id;
   // The handler may destroy the channel: it must not go down with it while it runs.
   if (const auto handler = on_completion_) (*handler)(theirs);
+}
+
+// Of a request that the user posted: what it was about, only the user knows.
+Error Channel::failure_of_own(const Completion& completion, bool is_receive) const {
+  describe::Subject what;
+  what.is_receive = is_receive;
+  const bool told_by_peer = completion.status == CompletionStatus::RemoteAccessError;  // and what range, nobody
+  return Error(to_error_code(completion.status),
+               (is_receive ? "receive posted for " : "request posted to ") + owner_.peer_name() + " qpn " +
+                   describe::qpn(qpn_) + ": " +
+                   (told_by_peer ? std::string(to_string(completion.status))
+                                 : describe::outcome(completion, what, options_.reliability)),
+               static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
 }
 
 // The completion queue lost what was to come, and the queue pair is in ERR: nothing else would end these requests.

@@ -188,7 +188,7 @@ TEST_F(Posting, a_request_that_fails_breaks_its_connection) {
   request.remote_address = 64;
   ASSERT_TRUE(near.post_send({&request, 1}));
   EXPECT_TRUE(pair.engine.run_until([&] { return near.closed(); }, Duration::seconds(30)));
-  expect_error(near.status(), ErrorCode::RemoteAccessError, "request 5 posted to 127.0.0.");
+  expect_error(near.status(), ErrorCode::RemoteAccessError, "request posted to 127.0.0.");
   EXPECT_THAT(told, ::testing::ElementsAre(CompletionStatus::RemoteAccessError));
 }
 

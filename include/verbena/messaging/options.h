@@ -37,7 +37,9 @@ struct Options {
   // Of a ring, for the protocols that have one. Of BufferedRead, the sender's; a receiver takes none that is
   // larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
-  std::uint32_t max_senders = 64;  // that a receiver takes
+  // That a receiver takes. Of SharedReceive at most `depth`; a receiver that keeps a message while it waits for the
+  // next, as a loop does that overwrites one variable, needs twice as many receives as senders.
+  std::uint32_t max_senders = 32;
   // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
   // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is
   // smaller; 0: none goes so.

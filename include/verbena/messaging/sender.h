@@ -122,8 +122,8 @@ class [[nodiscard]] Freeing : private detail::Resumption {
 // protocol's until freed() has reached the message. It is registered in the connection's protection domain,
 // with RemoteRead for DirectRead. Back-pressure: the try_ functions take what goes now and say why the rest
 // does not; the others wait, in line. Deadlines and cancellation end a wait, and then nothing was sent; what
-// was taken goes. Errors: those named below, and status() once the sender is closed: Disconnected (the
-// receiver closed), ConnectionLost and its kin, ProtocolError (the peer sent what no receiver sends).
+// was taken goes. Errors: those named below, and status() once the sender is closed: Flushed (closed here),
+// Disconnected (the receiver closed), ConnectionLost and its kin, ProtocolError (the peer sent what no receiver sends).
 // Lifetime: the engine and the device outlive it. Destroyed without close(), the receiver learns of a lost
 // sender. Threads: the engine's.
 class Sender {
