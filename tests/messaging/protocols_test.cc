@@ -93,6 +93,26 @@ TEST_P(EveryProtocol, a_receiver_that_holds_its_messages_holds_back_the_sender) 
     EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 512)) << n;
 }
 
+// As a loop does that overwrites one variable.
+TEST_P(EveryProtocol, a_receiver_that_keeps_one_message_while_it_waits_for_the_next_holds_nobody_back_by_default) {
+  Ends ends(GetParam());
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kMessages = 200;
+  std::optional<Message> message;
+  for (std::uint32_t sent = 0, got = 0; got < kMessages; ++got) {
+    std::optional<Message> next;
+    ASSERT_TRUE(ends.engine.run_until(
+        [&] {
+          if (sent < kMessages && sender.try_send(text_of_message(0, sent, 100))) ++sent;
+          return (next = ends.receiver->try_receive()).has_value();
+        },
+        kPatience))
+        << "after " << got;
+    message = std::move(next);
+    EXPECT_TRUE(is_message(*message, got, 100));
+  }
+}
+
 TEST_P(EveryProtocol, what_was_sent_before_close_is_received_after_it) {
   Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 8, .max_senders = 1});
   bool ended = false;
