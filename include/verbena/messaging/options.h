@@ -37,8 +37,8 @@ struct Options {
   // Of a ring, for the protocols that have one. Of BufferedRead, the sender's; a receiver takes none that is
   // larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
-  // That a receiver takes. Of SharedReceive at most `depth`; a receiver that keeps a message while it waits for the
-  // next, as a loop does that overwrites one variable, needs twice as many receives as senders.
+  // That a receiver takes. Of SharedReceive at most `depth`, and as a rule half of that: a sender may have one receive
+  // alone, and then nothing comes of it while the receiver keeps its message.
   std::uint32_t max_senders = 32;
   // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
   // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is
