@@ -9,20 +9,26 @@
 
 namespace verbena::messaging {
 
+namespace {
+// Of a sender, so that a receiver which keeps a message while it waits for the next does not wait for ever.
+constexpr std::uint32_t kOwnReceives = 2;
+}  // namespace
+
 struct SharedReceiveReceiver::Peer final : ReceiverPeer {
   Peer(SharedReceiveReceiver& its_end, PeerId its_id) : ReceiverPeer(its_end, its_id), pool_end(its_end) {}
   ~Peer() override {
     pool_end.by_qpn_.erase(qpn);
     for (const std::uint32_t slot : early)
       if (!pool_end.is_dropped()) pool_end.receives_[slot].submit();
-    pool_end.spare_ += window == 0 ? 0 : window - 1;
+    pool_end.spare_ += window - std::min(window, own);
   }
 
   SharedReceiveReceiver& pool_end;
   bool begun = false;
   std::vector<std::uint32_t> early;  // what came before
   std::uint32_t qpn = 0;
-  std::uint32_t window = 0;   // receives promised to it, or holding messages of it; one of them is its own
+  std::uint32_t window = 0;   // receives promised to it, or holding messages of it
+  std::uint32_t own = 1;      // those of them that nobody else can have
   std::uint32_t most = 0;     // that its window may grow to
   std::uint32_t waiting = 0;  // messages in ready_
   std::uint32_t held = 0;     // messages in ready_ or with the program
@@ -39,7 +45,7 @@ Result<void> SharedReceiveReceiver::open() {
                                                  std::to_string(o.depth) + " for up to " +
                                                  std::to_string(o.max_senders) + " senders; each needs one");
   stride_ = (std::size_t{o.max_message_bytes} + 63) / 64 * 64;
-  slots_ = o.depth + o.max_senders;
+  slots_ = o.depth + 2 * o.max_senders;
   spare_ = o.depth - o.max_senders;
   auto memory = domain().allocate_memory(stride_ * slots_, Access::LocalWrite);
   if (!memory) return memory.error();
@@ -87,15 +93,16 @@ Result<void> SharedReceiveReceiver::prepare(ReceiverPeer& base) {
   auto& peer = static_cast<Peer&>(base);
   peer.qpn = peer.connection().local_qpn().value();
   by_qpn_[peer.qpn] = &peer;
-  peer.window = 1;
+  peer.window = peer.own;
   return {};
 }
 
-// One for certain, and where the peer's depth is known what is its share when all senders are there. The rest
-// it gets as it uses that up.
+// Its own, and where the peer's depth is known what is its share when all senders are there. The rest it gets as it
+// uses that up.
 void SharedReceiveReceiver::offer(ReceiverPeer& base, Offer& ours, const Offer* theirs) {
   auto& peer = static_cast<Peer&>(base);
   if (theirs != nullptr) {
+    peer.window = peer.own = std::min({kOwnReceives, options().depth, theirs->depth});
     const std::uint32_t wanted = std::min(options().depth / options().max_senders, theirs->depth);
     const std::uint32_t more = std::min(spare_, wanted - std::min(wanted, peer.window));
     peer.window += more;
@@ -109,6 +116,12 @@ Result<void> SharedReceiveReceiver::start(ReceiverPeer& base, const Offer&, cons
   auto& peer = static_cast<Peer&>(base);
   peer.most = settled.depth;
   peer.begun = true;
+  if (const std::uint32_t own = std::min(kOwnReceives, settled.depth); own > peer.own) {
+    peer.window += own - peer.own;
+    peer.owed += own - peer.own;
+    peer.own = own;
+    tell(peer);
+  }
   for (const std::uint32_t slot : std::exchange(peer.early, {})) handle_arrival(peer, slot);
   return {};
 }
@@ -116,7 +129,7 @@ Result<void> SharedReceiveReceiver::start(ReceiverPeer& base, const Offer&, cons
 void SharedReceiveReceiver::handle_cut_off(ReceiverPeer& base) {
   auto& peer = static_cast<Peer&>(base);
   by_qpn_.erase(peer.qpn);
-  const std::uint32_t kept = std::max(peer.held + static_cast<std::uint32_t>(peer.early.size()), 1u);
+  const std::uint32_t kept = std::max(peer.held + static_cast<std::uint32_t>(peer.early.size()), peer.own);
   if (peer.window <= kept) return;
   spare_ += peer.window - kept;
   peer.window = kept;
@@ -175,14 +188,14 @@ void SharedReceiveReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t 
   receives_[token].submit();
   --peer.held;
   if (!peer.is_cut_off()) return give_credit(peer);
-  if (peer.window <= 1) return;
+  if (peer.window <= peer.own) return;
   --peer.window;
   ++spare_;
 }
 
 // The credit goes back to whom it came from, unless it has more than its share and others could use it.
 void SharedReceiveReceiver::give_credit(Peer& peer) {
-  const std::uint32_t share = fair_share();
+  const std::uint32_t share = std::max(fair_share(), peer.own);
   if (spare_ == 0 && peer.window > share) {
     --peer.window;
     ++spare_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SharedReceive: send-receive in which all senders' messages find one pool of receives.
 //
-// Every receive of the pool is promised to one sender at most: the sum of the senders' windows is never more
-// than `depth`. Each sender has one for certain, so that none holds back another; what is left over goes to
-// those that use up what they have, and comes back from those that have more than their share when others
-// could use it. Beside `depth` there is one receive per sender for its Finish.
+// Every receive of the pool is promised to one sender at most. Each sender has two for certain (one where its depth is
+// one), so that none holds back another, nor a message that the receiver keeps the next of the same sender; what is
+// left over of `depth` goes to those that use up what they have, and comes back from those that have more than their
+// share when others could use it. Beside `depth` there are two receives per sender: its second one, and one for its
+// Finish.
 #pragma once
 
 #include <memory>

@@ -162,5 +162,32 @@ TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
                ErrorCode::InvalidArgument, "each needs one");
 }
 
+// The others have grown by all that was left over.
+TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_message) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    Ends ends(Way{{.protocol = Protocol::SharedReceive}, path},
+              {.max_message_bytes = 256, .depth = 8, .max_senders = 3});
+    Sender busy[] = {ends.connect(), ends.connect()};
+    const auto turn = [&] {
+      for (Sender& sender : busy)
+        while (sender.try_send({})) continue;
+      while (ends.receiver->try_receive()) continue;
+      return busy[0].credits() + busy[1].credits() >= 7;
+    };
+    EXPECT_TRUE(ends.engine.run_until(turn, kPatience));
+    for (int more = 0; more < 400; ++more) turn();
+    Sender late = ends.connect();
+    ends.engine.run_until([&] { return !ends.receiver->try_receive(); }, kPatience);
+    std::optional<Message> kept;
+    for (std::uint32_t n = 0; n < 50; ++n) {
+      must(late.send(text_of_message(0, n, 100), kPatience));
+      std::optional<Message> next;
+      while (!next || next->bytes().empty()) next = must(ends.receiver->receive(kPatience));
+      EXPECT_TRUE(is_message(*next, n, 100)) << n;
+      kept = std::move(next);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace verbena

@@ -37,8 +37,7 @@ struct Options {
   // Of a ring, for the protocols that have one. Of BufferedRead, the sender's; a receiver takes none that is
   // larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
-  // That a receiver takes. Of SharedReceive at most `depth`, and as a rule half of that: a sender may have one receive
-  // alone, and then nothing comes of it while the receiver keeps its message.
+  // That a receiver takes. Of SharedReceive at most `depth`.
   std::uint32_t max_senders = 32;
   // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
   // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is
