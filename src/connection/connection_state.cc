@@ -248,7 +248,8 @@ Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std:
 void ConnectionState::on_response() {
   if (auto ok = bring_up(std::nullopt); !ok) {
     static_cast<void>(context().reject(*id_, {}));
-    return give_up(ok.error());
+    failed_rise_ = ok.error();
+    return channel_->request_tending();
   }
   const auto ok = context().confirm(*id_);
   // The peer did not wait so long: the event behind this one says how that ended.
@@ -309,7 +310,8 @@ void ConnectionState::on_rejected(const provider::Event& event) {
   give_up(rejection_error(peer_.to_string(), event.reason, event.private_data));
 }
 
-// What completed before may say more precisely why the peer has gone, so completions go first: see tend().
+// What completed before may say more precisely why the peer has gone, or why the queue pair did not come up, so
+// completions go first: see tend().
 void ConnectionState::on_disconnected() {
   peer_is_gone_ = true;
   if (phase_ == Phase::Established || phase_ == Phase::Connecting) channel_->request_tending();
@@ -317,6 +319,7 @@ void ConnectionState::on_disconnected() {
 
 void ConnectionState::tend() {
   changed_.notify();
+  if (failed_rise_ && phase_ == Phase::Connecting) give_up(*failed_rise_);
   if (peer_is_gone_ && (phase_ == Phase::Established || phase_ == Phase::Connecting)) end_by_peer();
   if (told_owner_ || !closed()) return;
   told_owner_ = true;

@@ -91,6 +91,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   bool unreachable_ = false;   // the request ran out of repetitions
   bool mtu_refused_ = false;   // the request asked for more than the peer's device takes
   std::optional<Error> stale_;  // the request met what the peer still holds of an earlier one
+  std::optional<Error> failed_rise_;  // the queue pair did not come up
   std::uint32_t asked_mtu_ = 0;
   bool peer_is_gone_ = false;  // it closed, or never answered: nothing to tell it
   bool told_owner_ = false;

@@ -42,6 +42,9 @@ struct Offer {
   bool operator==(const Offer&) const = default;
 };
 
+// Of a connection that could not be made: it failed by what the peer sent, so there is an offer, or there is none.
+inline bool has_answered(const Error& failure) { return failure.domain() == ErrorDomain::WorkCompletion; }
+
 // What holds between two ends: the smaller sizes, and the receiver's choice of commit, acknowledgement and
 // ring; of BufferedRead, where the ring is the sender's, the sender's choice of it. Errors: InvalidArgument
 // (two senders, two receivers, two protocols), NotSupported (the receiver's commit needs an order inside a WRITE that

@@ -174,9 +174,10 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/,
   const auto bytes = ours.to_bytes();
   auto ok = co_await peer.connection_->async_connect_to(address, bytes);
   if (dropped_) co_return destroyed;  // and the peer with it
-  if (ok) {
+  if (ok || has_answered(ok.error())) {
     auto theirs = Offer::from_bytes(peer.connection_->private_data());
-    ok = theirs ? begin(peer, ours, *theirs) : theirs.error();
+    if (!theirs) ok = theirs.error();
+    if (ok) ok = begin(peer, ours, *theirs);
     if (!ok) ok = Error(ok.error().code(), what + ok.error().context());
   }
   if (ok) co_return peer.id();

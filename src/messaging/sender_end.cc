@@ -82,13 +82,11 @@ Offer SenderEnd::our_offer() const {
   return ours;
 }
 
-Result<void> SenderEnd::begin(std::span<const std::byte> private_data) {
-  auto theirs = Offer::from_bytes(private_data);
-  if (!theirs) return theirs.error();
-  auto settled = settle(our_offer(), *theirs);
+Result<void> SenderEnd::begin(const Offer& theirs) {
+  auto settled = settle(our_offer(), theirs);
   if (!settled) return settled.error();
   settled_ = *settled;
-  return start(*theirs);
+  return start(theirs);
 }
 
 Task<Result<void>> SenderEnd::connect(std::string address) {
@@ -96,11 +94,13 @@ Task<Result<void>> SenderEnd::connect(std::string address) {
   const auto ours = our_offer().to_bytes();
   state_ = State::Connecting;
   auto ok = co_await connection_->async_connect_to(address, ours);
-  if (!ok) co_return ok;
-  // The receiver may have said something already, and it may have been wrong.
+  if (!ok && !has_answered(ok.error())) co_return ok;
+  // The receiver may have said something already, and it may have been wrong: what is no receiver at all, first.
   peer_ = connection_->peer();
-  ok = status();
-  if (ok) ok = begin(connection_->private_data());
+  const auto theirs = Offer::from_bytes(connection_->private_data());
+  if (!theirs) ok = theirs.error();
+  if (ok) ok = status();
+  if (ok) ok = begin(*theirs);
   if (!ok) {
     state_ = State::Closed;
     lose(ok.error());
@@ -121,14 +121,13 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   if (auto settled = settle(our_offer(), *theirs); !settled) return refuse(settled.error());
   if (auto ok = open_connection(); !ok) return ok;
   peer_ = request.peer();
-  const std::vector<std::byte> private_data(request.private_data().begin(), request.private_data().end());
   auto accepted = request.accept(std::move(*connection_), our_offer().to_bytes());
   if (!accepted) {
     connection_.reset();
     return accepted.error();
   }
   *connection_ = std::move(*accepted);
-  if (auto ok = begin(private_data); !ok) {
+  if (auto ok = begin(*theirs); !ok) {
     lose(ok.error());
     return Error(ok.error().code(), what + ok.error().context());
   }

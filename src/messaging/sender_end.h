@@ -157,7 +157,7 @@ class SenderEnd {
   };
 
   Result<void> open_connection();
-  Result<void> begin(std::span<const std::byte> private_data);
+  Result<void> begin(const Offer& theirs);
   Offer our_offer() const;
   void post_control_receive();
   SendResult pass(std::span<const Outgoing> messages);

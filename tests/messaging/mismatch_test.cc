@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends of different protocols, versions and choices: what does not go together is refused by name, in words for
 // both ends, and nobody else notices. What does is settled.
+#include <deque>
 #include <memory>
 
 #include "messaging/offer.h"
@@ -129,6 +130,30 @@ TEST_P(Mismatches, an_answer_of_another_protocol_is_left_by_name) {
       expect_error(ends.receiver->connect(address), ErrorCode::InvalidArgument, words.c_str());
       well.expect_no_change();
     }
+    well.expect_room_for_another();
+  }
+}
+
+// A server of something else that greets whoever comes: its words meet a receive that has no room for them.
+TEST_P(Mismatches, a_peer_that_speaks_no_message_protocol_and_talks_at_once_is_no_receiver) {
+  for (const Protocol here : messaging::all_protocols()) {
+    SCOPED_TRACE(to_string(here));
+    Undisturbed well(here, GetParam());
+    Ends& ends = well.ends;
+    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+    MemoryRegion greeting = must(ends.server.allocate_memory(64));
+    std::vector<std::unique_ptr<Connection>> strangers;
+    std::deque<Operation> greetings;
+    listener.on_request([&] {
+      auto stranger = must(listener.poll_request()->accept({.device = &ends.server}));
+      strangers.push_back(std::make_unique<Connection>(std::move(stranger)));
+      strangers.back()->send(greetings.emplace_back(), greeting.local());
+    });
+    const std::string address = listener.address().to_string();
+    expect_error(Sender::connect(ends.engine, address, ends.options), ErrorCode::ProtocolError,
+                 "offer of a message protocol");
+    expect_error(ends.receiver->connect(address), ErrorCode::ProtocolError, "offer of a message protocol");
+    well.expect_no_change();
     well.expect_room_for_another();
   }
 }
