@@ -102,6 +102,10 @@ TEST(Recommend, preferences_decide_among_those_that_give_it) {
   EXPECT_EQ(kind({.many_small = true}), "buffered-write");
   EXPECT_EQ(kind({.many_small = true, .senders = 64, .little_memory = true}), "shared-write");
   EXPECT_EQ(kind({.senders = 64, .little_memory = true}), "shared-receive");
+  EXPECT_EQ(kind({.senders = 64}), "shared-receive");
+  EXPECT_EQ(kind({.senders = 8}), "send-receive");
+  EXPECT_EQ(kind({.many_small = true, .senders = 64}), "shared-write");
+  EXPECT_EQ(kind({.lowest_latency = true, .senders = 64}), "buffered-write/reversed");
   EXPECT_EQ(kind({.idle_receiver = true, .order_in_write = false}), "buffered-write/offset/read");
 }
 

@@ -13,6 +13,10 @@ namespace {
 constexpr std::uint32_t kManySenders = 9;
 
 bool are_many(const Requirements& w) { return w.senders >= kManySenders; }
+// What is one for all senders serves them best, unless every message shall be seen at once.
+bool may_share(const Requirements& w) {
+  return are_many(w) && (w.little_memory || w.receiver_sleeps || !w.lowest_latency);
+}
 
 constexpr Kind kReversed{.protocol = Protocol::BufferedWrite, .commit = Commit::Reversed};
 constexpr Kind kReversedRead{
@@ -64,10 +68,10 @@ constexpr std::array<Candidate, 11> kInLine{{
     {kOffsetRead, [](const Requirements& w) { return w.idle_receiver; },
      "buffered-write, offset, read: the receiver only looks at its memory, and no order inside a WRITE is needed"},
     {{.protocol = Protocol::SharedWrite},
-     [](const Requirements& w) { return are_many(w) && (w.little_memory || w.receiver_sleeps) && w.many_small; },
+     [](const Requirements& w) { return may_share(w) && w.many_small; },
      "shared-write: one ring for all senders, in which a short message takes little"},
     {{.protocol = Protocol::SharedReceive},
-     [](const Requirements& w) { return are_many(w) && (w.little_memory || w.receiver_sleeps || w.hold_messages); },
+     [](const Requirements& w) { return may_share(w) || (are_many(w) && w.hold_messages); },
      "shared-receive: one pool of buffers for all senders, memory for those that are busy, given back in any order"},
     {kReversed, [](const Requirements& w) { return w.lowest_latency; },
      "buffered-write, reversed: one WRITE per message, into memory that the receiver looks at"},
