@@ -144,6 +144,8 @@ std::string_view to_string(SendStatus status) {
       return "rate limited";
     case SendStatus::TooLong:
       return "too long";
+    case SendStatus::NotReserved:
+      return "not reserved";
     case SendStatus::Closed:
       return "closed";
   }

@@ -102,12 +102,16 @@ std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
     ++counters_.no_buffer;
     return std::nullopt;
   }
-  return Reservation(*this, {buffers_.at(slot), max_message_bytes()}, slot);
+  return Reservation(*this, {buffers_.at(slot), bytes}, slot);
 }
 
 SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) {
   if (!is_open()) return {SendStatus::Closed, 0, 0};
-  if (reservation.end_ != this || bytes > reservation.bytes_.size()) return {SendStatus::TooLong, 0, 0};
+  if (reservation.end_ != this) return {SendStatus::NotReserved, 0, 0};
+  if (bytes > reservation.bytes_.size()) {
+    ++counters_.too_long;
+    return {SendStatus::TooLong, 0, 0};
+  }
   if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};
   if (limiter_.is_on() && !limiter_.allows(engine_.now())) {
     ++counters_.rate_limited;

@@ -262,12 +262,14 @@ TEST_P(Waits, batches_lent_memory_and_reservations_keep_their_order) {
   ASSERT_TRUE(id);
   auto reservation = sender.try_reserve(800);
   ASSERT_TRUE(reservation);
-  ASSERT_GE(reservation->bytes().size(), 800u);
+  EXPECT_EQ(reservation->bytes().size(), 800u);
+  EXPECT_EQ(sender.try_commit(*reservation, 801).status, SendStatus::TooLong);
   { EXPECT_TRUE(sender.try_reserve(1000)); }  // goes back
   const auto reserved = text_of_message(0, 41, 700);
   std::copy(reserved.begin(), reserved.end(), reservation->bytes().begin());
   EXPECT_EQ(sender.try_commit(*reservation, 700).last, 42u);
   EXPECT_TRUE(reservation->empty());
+  EXPECT_EQ(sender.try_commit(*reservation, 0).status, SendStatus::NotReserved);
   for (std::uint32_t n = 0; n < 42; ++n) {
     const std::size_t bytes = n < 40 ? n * 25 : n == 40 ? 900 : 700;
     EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, bytes)) << n;

@@ -55,7 +55,8 @@ enum class [[nodiscard]] SendStatus : std::uint8_t{
     NoCredit,     // the receiver has no room: try again when it gave something back
     NoBuffer,     // this side's own buffers are all on their way
     RateLimited,  // Options::rate
-    TooLong,      // over max_message_bytes()
+    TooLong,      // over max_message_bytes(), or over what was reserved
+    NotReserved,  // what is committed is empty, committed already, or another sender's
     Closed,       // closed here, or broken: status() says
 };
 std::string_view to_string(SendStatus status);

@@ -150,10 +150,10 @@ class Sender {
   SendResult try_send_batch(std::span<const std::span<const std::byte>> messages);
   SendResult try_lend(const LentMemory& message);
   SendResult try_lend_batch(std::span<const LentMemory> messages);
-  // Memory for a message of up to that many bytes; nothing when there is none now (counters() say why), or
+  // Memory of that many bytes, for a message of up to so many; nothing when there is none now (counters() say why), or
   // ever (too long, closed). Reservations may be committed in any order: messages go in the order of commits.
   [[nodiscard]] std::optional<Reservation> try_reserve(std::uint32_t bytes);
-  // The first `bytes` of it. Refused, it stays as it was.
+  // The first `bytes` of it, as a message. Refused, it stays as it was.
   SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
 
   // ---- Until it is taken, driving the engine. Errors: InvalidArgument (too long), DeadlineExceeded, see
