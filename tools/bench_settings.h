@@ -75,7 +75,7 @@ struct BenchSettings {
   // This end posts requests that are measured.
   bool active() const { return client || bidirectional || ping_pong(); }
   std::vector<std::uint32_t> sizes() const;
-  std::uint32_t max_size() const { return sizes().back(); }
+  std::uint32_t max_size() const { return verb == BenchVerb::Atomic ? 8 : all_sizes ? kMaxBenchBytes : size; }
   // "write bw"
   std::string name() const;
 };
