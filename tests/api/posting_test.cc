@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that programs post themselves: they share queues with operations, and completion queues with everybody.
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "async/engine_state.h"
@@ -153,6 +155,65 @@ TEST(Gathered, what_one_thread_began_another_waits_for) {
       together.reset();
     }
     pair.engine.run_once();
+  }
+}
+
+// Of a program that posts one request at a time, as many do.
+struct Deferred : ::testing::TestWithParam<PathChoice> {
+  static OpenOptions options() {
+    OpenOptions open;
+    open.path = GetParam();
+    return open;
+  }
+  bool post_write(std::byte value) {
+    here.bytes()[0] = value;
+    const ScatterGather piece = here.local();
+    SendRequest request;
+    request.opcode = SendOpcode::RdmaWrite;
+    request.flags = SendFlags::Inline;
+    request.local = {&piece, 1};
+    request.remote_address = there.remote().address;
+    request.rkey = there.rkey();
+    return static_cast<bool>(near.post_send({&request, 1}));
+  }
+  std::uint64_t send_calls() const {
+    std::uint64_t calls = 0;
+    for (const NamedCounter& counter : pair.client.counters())
+      if (counter.name == "udp_send_calls") calls += counter.value;
+    return calls;
+  }
+
+  Pair pair{{WaitMode::Busy}, options()};
+  MemoryRegion here = must(pair.client.allocate_memory(1)), there = must(pair.server.allocate_memory(1));
+  Connection near = pair.connect({.queues = {.max_send_requests = 128, .max_inline_bytes = 1}});
+};
+INSTANTIATE_TEST_SUITE_P(Api, Deferred, ::testing::Values(PathChoice::Roce, PathChoice::Local),
+                         [](const auto& path) { return path.param == PathChoice::Local ? "local" : "roce"; });
+
+TEST_P(Deferred, posts_behind_many_under_way_share_their_way) {
+  constexpr std::uint32_t kPosts = 4000;
+  const std::uint64_t before = send_calls();
+  std::uint32_t posted = 0;
+  EXPECT_TRUE(pair.engine.run_until(
+      [&] {
+        while (posted < kPosts && post_write(std::byte{1})) ++posted;
+        return posted == kPosts;
+      },
+      Duration::seconds(60)));
+  must(near.close());
+  EXPECT_LT(send_calls() - before, kPosts / 2);
+}
+
+TEST_P(Deferred, posts_leave_though_nobody_polls_again) {
+  for (int round = 1; round < 20; ++round) {
+    for (int i = 0; i < 200; ++i) pair.engine.run_once();
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(post_write(static_cast<std::byte>(i == 63 ? round : 0)));
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto arrived = [&] {
+      return std::atomic_ref(there.bytes()[0]).load(std::memory_order_acquire) == static_cast<std::byte>(round);
+    };
+    while (!arrived() && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+    ASSERT_TRUE(arrived()) << "round " << round;
   }
 }
 

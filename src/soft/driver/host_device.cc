@@ -28,6 +28,9 @@ constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
+// Of posts that are deferred to the next poll: behind so many requests, and so many at most.
+constexpr std::uint32_t kManyInFlight = 8;
+constexpr std::uint32_t kMostDeferred = 32;
 
 }  // namespace
 
@@ -137,6 +140,7 @@ bool HostDevice::read_rings(bool again) {
 
 bool HostDevice::drive(When when, Look look) {
   begin_turn();
+  deferred_.store(0, std::memory_order_relaxed);
   const bool received = receive(look);
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
@@ -274,8 +278,20 @@ void HostDevice::finish_command() {
   drive_while_rung();
 }
 
+// What is posted one by one behind many that are under way need not leave one by one: who polls sends it with what
+// follows. Not longer than a lease: the service thread looks when that has ended, and what is under way is answered.
+bool HostDevice::defer(core::QueuePair& queues, std::size_t requests) {
+  const core::SendQueue& queue = queues.send_queue();
+  if (queue.posted() - queue.retired() < kManyInFlight + requests) return false;
+  if (waiting_.load(std::memory_order_relaxed) != 0) return false;
+  const auto count = deferred_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(requests);
+  if (count >= kMostDeferred || lease_until_.load(std::memory_order_relaxed) <= now().ns) return false;
+  deferred_.store(count, std::memory_order_relaxed);
+  return true;
+}
+
 // Who finds the device free needs no doorbell.
-void HostDevice::kick(core::QueuePair& queues) {
+void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
     nic_.ring_doorbell(queues);
     if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
@@ -283,6 +299,8 @@ void HostDevice::kick(core::QueuePair& queues) {
     drive_while_rung();
     return;
   }
+  if (defer(queues, requests)) return nic_.ring_doorbell(queues);
+  deferred_.store(0, std::memory_order_relaxed);
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {

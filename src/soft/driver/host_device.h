@@ -61,8 +61,9 @@ class HostDevice final : private DatagramSink {
     const Finish finish{*this};
     return std::forward<F>(f)(nic_, begin_turn());
   }
-  // After a post: the request leaves inline, unless somebody else owns the device, who then sends it.
-  void kick(core::QueuePair& queues);
+  // After a post of so many: they leave inline, unless somebody else owns the device, who then sends them, or many are
+  // under way, and who polls sends them with what follows.
+  void kick(core::QueuePair& queues, std::size_t requests = 1);
   // The next completion there, or the next solicited or failed one, raises an event.
   void arm(core::CompletionQueue& queue, bool solicited_only);
   // Instead of a post, a ShortWrite or ShortRead; see QueuePairOps::write_now(). False too while somebody else owns the
@@ -125,6 +126,7 @@ class HostDevice final : private DatagramSink {
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   enum class Look { Later, AsNeeded, Everywhere };
   bool drive(When when, Look look);
+  bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
   bool read_port(bool again);
   bool read_rings(bool again);
@@ -189,6 +191,7 @@ class HostDevice final : private DatagramSink {
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
   int gathered_records_ = 0;                 // likewise
+  std::atomic<std::uint32_t> deferred_{0};    // requests that only rang, about
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
   // Who sleeps on the port: the threads in wait_event(), and the service thread. Each side empties its own descriptor

@@ -23,14 +23,14 @@ class SoftContext::Qp final : public provider::QueuePairOps {
 
   PostResult post_send(std::span<const SendRequest> requests) override {
     const PostResult result = queues_.post_send(requests);
-    if (result.posted != 0) device_.kick(queues_);
+    if (result.posted != 0) device_.kick(queues_, result.posted);
     return result;
   }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
     bool flushes = false;
     const PostResult result = queues_.post_receive(requests, &flushes);
     // In ERR it may have to be flushed once more. Otherwise nobody waits for receives but peers, who ask again.
-    if (flushes && result.posted != 0) device_.kick(queues_);
+    if (flushes && result.posted != 0) device_.kick(queues_, result.posted);
     return result;
   }
   bool write_now(const ShortWrite& write) override { return device_.do_now(queues_, write); }
