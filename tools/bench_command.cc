@@ -74,7 +74,7 @@ void print_heading(const Bench& bench) {
   say(stdout, " Local address : {:<24} Remote      : {}\n", bench.surroundings.local, bench.surroundings.remote);
   say(stdout, " Mtu           : {:<24} Queue pairs : {}\n", fmt::format("{}[B]", bench.surroundings.mtu),
       settings.pairs);
-  say(stdout, " Path          : {}\n", bench.surroundings.path);
+  say(stdout, " Path          : {}\n", bench.surroundings.path.reason);
   if (!settings.is_latency())
     say(stdout, " TX depth      : {:<24} CQ mod.     : {}\n", settings.send_depth, settings.signal_every);
   say(stdout, "{}{}", kBenchDashes, bench_header(settings, bench.flags.display));
@@ -106,17 +106,10 @@ Result<void> measure_all(Bench& bench, BenchRun& run) {
   return {};
 }
 
-// It is chosen soon after the ends have met.
 void find_path(Bench& bench) {
-  std::string path;
-  const auto is_known = [&] {
-    path = bench.pairs->path();
-    return path.starts_with("shared memory") || path.starts_with("RoCE");
-  };
-  bench.engine.run_until(is_known, bench.engine.now() + Duration::seconds(2));
-  bench.surroundings.path = path.substr(0, path.find(';'));
+  bench.surroundings.path = bench.pairs->wait_path();
   const BenchSettings& settings = bench.flags.settings;
-  if (bench.surroundings.shares_memory() && (settings.mtu != 0 || settings.traffic_class != 0))
+  if (bench.surroundings.path.is_local() && (settings.mtu != 0 || settings.traffic_class != 0))
     say(stderr, "verbena bench: -m and -T are of packets: the ends share memory (--path roce asks for packets)\n");
 }
 

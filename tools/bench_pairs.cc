@@ -191,13 +191,9 @@ Result<void> BenchPairs::make_connections(BenchControl& control, const std::stri
   return {};
 }
 
-// All pairs go between the same devices.
-std::string BenchPairs::path() const {
+PathTaken BenchPairs::wait_path() const {
   const Qpn qpn = settings_.managed ? connections_.front().local_qpn() : by_hand_.front().qpn();
-  const std::string start = fmt::format("queue pair {} to ", qpn.value());
-  for (const std::string& line : device_.explain())
-    if (line.starts_with(start)) return line.substr(line.find(": ") + 2);
-  return "RoCE";
+  return tools::wait_path(engine_, device_, qpn);
 }
 
 void BenchPairs::watch(Connection& connection) {

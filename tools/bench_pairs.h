@@ -12,6 +12,7 @@
 
 #include "tools/bench_control.h"
 #include "tools/bench_settings.h"
+#include "tools/path_taken.h"
 #include "verbena/verbena.h"
 
 namespace verbena::tools {
@@ -28,8 +29,8 @@ class BenchPairs {
   // of Connection.
   Result<void> connect(BenchControl& control, const std::string& host, const StopQuestion& stopped);
   std::uint32_t mtu() const { return mtu_; }
-  // What messages go by, and why, as far as it is known.
-  std::string path() const;
+  // Of all pairs, which go between the same devices.
+  PathTaken wait_path() const;
 
   // Of pair `index`; with --use-srq a receive is any pair's. Ids are receive_id() and send_id(). Refusals are Internal:
   // the caller counts.

@@ -125,7 +125,7 @@ std::string bench_page(const BenchSettings& settings, const BenchSurroundings& s
   const std::string title = fmt::format("verbena bench {}", settings.name());
   const std::string lead =
       fmt::format("{} {} {}, {}, {}{}", surroundings.local, settings.client ? "to" : "from", surroundings.remote,
-                  surroundings.shares_memory() ? surroundings.path
+                  surroundings.path.is_local() ? surroundings.path.reason
                                                : fmt::format("packets of up to {} bytes", surroundings.mtu),
                   settings.managed ? "connected by the connection manager" : "connected by hand",
                   settings.ping_pong() ? "; times are half of there and back" : "");

@@ -20,8 +20,7 @@ struct BenchDisplay {
 struct BenchSurroundings {
   std::string local, remote;  // addresses
   std::uint32_t mtu = 0;      // bytes per packet
-  std::string path;           // what the messages go by, and why: "shared memory with ...", "RoCE, because ..."
-  bool shares_memory() const { return path.starts_with("shared memory"); }
+  PathTaken path;             // of the messages
 };
 
 // Half of there and back in a ping-pong; microseconds.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/progress.h"
+#include "tools/safe_path.h"
 
 namespace verbena::tools {
 
@@ -111,6 +112,10 @@ std::string_view words_for(PathChoice path) {
     case PathChoice::Auto: break;
   }
   return "any path";
+}
+
+std::string words_for_path(const MessageRow& row) {
+  return row.test.path == PathChoice::Auto ? printable(row.path.reason) : std::string(words_for(row.test.path));
 }
 
 bool is_measured(const MessageRow& row) { return row.messages > 0 && row.elapsed.ns > 0; }

@@ -22,6 +22,8 @@ inline constexpr MessageWish kMessageWishes[] = {MessageWish::Latency, MessageWi
 std::string_view to_string(MessageWish wish);
 // "packets", "shared memory", "any path"
 std::string_view words_for(PathChoice path);
+// The same of a row; where it was not asked for, what was taken, and why. Printable.
+std::string words_for_path(const MessageRow& row);
 
 // A row in which something went.
 bool is_measured(const MessageRow& row);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "tools/bench_common.h"
 #include "tools/json_output.h"
@@ -32,24 +33,27 @@ int report(const Error& error) {
 }
 
 // ---- The client.
-void print_heading(const MessageTest& first, MessageSession& session) {
+void print_heading(const MessageTest& first, const PathTaken& path, MessageSession& session) {
   say(stdout, "{}                    verbena bench message {} {}\n", kBenchDashes, messaging::to_string(first.kind),
       to_string(first.measure));
-  say(stdout, " Device        : {:<24} Path        : {}\n", printable(session.devices().name()), to_string(first.path));
+  say(stdout, " Device        : {}\n", printable(session.devices().name()));
   say(stdout, " Local address : {:<24} Remote      : {}\n", session.devices().address().to_string(), session.remote());
   say(stdout, " Threads       : {:<24} Senders     : {}\n", first.threads, first.senders);
   say(stdout, " Window        : {:<24} Batch       : {}\n", first.window, first.batch);
+  say(stdout, " Path          : {}\n", printable(path.reason));
   say(stdout, "{}{}", kBenchDashes, message_header(first.measure));
   std::fflush(stdout);
 }
 
 Result<void> measure_all(MessageSession& session, const MessageFlags& flags, std::vector<MessageRow>& rows) {
-  const auto tests = message_tests(flags);
-  print_heading(tests.front(), session);
   Progress progress(Progress::possible());
   std::uint64_t before = 0;
-  for (const MessageTest& test : tests) {
-    auto row = session.run(test, [&](std::uint64_t messages) {
+  bool first = true;
+  for (const MessageTest& test : message_tests(flags)) {
+    const auto begin = [&](const PathTaken& path) {
+      if (std::exchange(first, false)) print_heading(test, path, session);
+    };
+    auto row = session.run(test, begin, [&](std::uint64_t messages) {
       progress.update(before + messages * test.size, 0, test.name());
     });
     progress.clear();

@@ -63,7 +63,7 @@ void print_choices(const MessageReport& report, const std::vector<PathChoice>& p
     for (const MessageWish wish : kMessageWishes) {
       const auto choice = recommend_measured(report.rows, wish, path);
       if (!choice) continue;
-      if (std::exchange(first, false)) say(stdout, "over {}\n", words_for(path));
+      if (std::exchange(first, false)) say(stdout, "over {}\n", words_for_path(choice->row));
       say(stdout, "  {:<30} {}\n", to_string(wish), choice->reason);
     }
   }

@@ -92,6 +92,8 @@ nlohmann::json to_json(const MessageTest& test) {
 nlohmann::json to_json(const MessageRow& row) {
   nlohmann::json all{{"test", to_json(row.test)},
                      {"settled", messaging::to_string(row.kind)},
+                     {"path", std::string(row.path.name())},
+                     {"path_reason", row.path.reason},
                      {"messages", row.messages},
                      {"seconds", static_cast<double>(row.elapsed.ns) * 1e-9},
                      {"messages_per_s", row.messages_per_second()},

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/path_taken.h"
 #include "verbena/base/device_info.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
@@ -59,6 +60,7 @@ struct MessageTest {
 struct MessageRow {
   MessageTest test{};
   messaging::Kind kind{};  // as settled: a commit may be another than asked for
+  PathTaken path{};
   std::uint64_t messages = 0;
   Duration elapsed{};
   double minimum = 0, typical = 0, average = 0, deviation = 0, p99 = 0, p999 = 0, maximum = 0;

@@ -26,6 +26,8 @@ Result<void> SendingEnd::work() {
   limit_ = test_.duration == 0 ? test_.iterations : std::numeric_limits<std::uint64_t>::max();
   if (auto open = open_engine(device_); !open) return open;
   if (auto connected = connect(); !connected) return connected;
+  // What is measured shall not begin by the one path and go on by the other.
+  path_ = wait_path(*engine_, device_);
   crew_.report_ready();
   const auto called = [this] {
     engine_->run_once();

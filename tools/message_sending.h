@@ -27,6 +27,9 @@ class SendingEnd : private MessageEnd {
   // Messages so far; any thread.
   std::uint64_t messages() const { return messages_.load(std::memory_order_relaxed); }
 
+  // ---- When the thread is ready.
+  const PathTaken& path() const { return path_; }
+
   // ---- When the thread has left well.
   const messaging::Kind& kind() const { return kind_; }
   Instant begun() const { return begun_; }
@@ -59,6 +62,7 @@ class SendingEnd : private MessageEnd {
   std::vector<Stream> streams_;
   std::uint64_t limit_ = 0;  // messages of each sender
   std::atomic<std::uint64_t> messages_{0};
+  PathTaken path_;
   messaging::Kind kind_{};
   Instant begun_, ended_;
   Histogram times_;

@@ -18,6 +18,7 @@ MessageRow row_of(const MessageTest& test, const std::vector<std::unique_ptr<Sen
   MessageRow row;
   row.test = test;
   row.kind = ends.front()->kind();
+  row.path = ends.front()->path();
   Instant begun = ends.front()->begun(), ended = ends.front()->ended();
   double timed_ns = 0;
   std::uint64_t timed = 0;
@@ -167,7 +168,8 @@ Result<std::vector<MessageAddresses>> MessageSession::propose(const MessageTest&
   return ends;
 }
 
-Result<void> MessageSession::measure(MessageCrew& crew, const Ends& ends, const MessageProgress& progress) {
+Result<void> MessageSession::measure(MessageCrew& crew, const Ends& ends, const MessageBegin& begin,
+                                     const MessageProgress& progress) {
   const auto glance = [&]() -> Result<void> {
     if (options_.stopped()) {
       over_ = Error(ErrorCode::Cancelled, "interrupted");
@@ -186,6 +188,7 @@ Result<void> MessageSession::measure(MessageCrew& crew, const Ends& ends, const 
   };
   crew.start();
   if (auto ready = crew.wait_ready(glance); !ready) return ready;
+  if (begin) begin(ends.front()->path());
   crew.proceed();
   return crew.wait_done(glance);
 }
@@ -207,7 +210,8 @@ Result<nlohmann::json> MessageSession::finish(bool well) {
   return hear();
 }
 
-Result<MessageRow> MessageSession::run(const MessageTest& test, const MessageProgress& progress) {
+Result<MessageRow> MessageSession::run(const MessageTest& test, const MessageBegin& begin,
+                                       const MessageProgress& progress) {
   if (over_) return *over_;
   if (auto sound = check_message_test(test); !sound) return std::move(sound).error();
   if (auto sound = check_events(test, options_.end); !sound) return std::move(sound).error();
@@ -219,7 +223,7 @@ Result<MessageRow> MessageSession::run(const MessageTest& test, const MessagePro
   MessageCrew crew(test.threads, [&](std::uint32_t number) { return ends[number]->run(); });
   for (std::uint32_t i = 0; i < test.threads; ++i)
     ends.push_back(std::make_unique<SendingEnd>(crew, test, options_.end, devices_.at(i), (*addresses)[i]));
-  auto measured = measure(crew, ends, progress);
+  auto measured = measure(crew, ends, begin, progress);
   crew.stop();
   crew.join();
   if (!measured) {

@@ -25,6 +25,8 @@ struct MessageSessionOptions {
   nlohmann::json flags = nlohmann::json::object();
 };
 
+// All are connected, by that path.
+using MessageBegin = std::function<void(const PathTaken& path)>;
 // Messages so far, of all senders.
 using MessageProgress = std::function<void(std::uint64_t messages)>;
 
@@ -43,7 +45,7 @@ class MessageSession {
   // Errors: InvalidArgument (check_message_test()), Rejected (the other end cannot; its reason), those of
   // messaging::Sender; then further tests may run. ConnectionLost (the other end has gone), ProtocolError, Cancelled:
   // the session is over, and every further run() says so again.
-  Result<MessageRow> run(const MessageTest& test, const MessageProgress& progress = {});
+  Result<MessageRow> run(const MessageTest& test, const MessageBegin& begin = {}, const MessageProgress& progress = {});
   bool over() const { return over_.has_value(); }
 
   // Lets the server go, and its user know why; without a reason, that all is well.
@@ -60,7 +62,7 @@ class MessageSession {
   Result<void> meet(const Endpoint& server);
   Result<nlohmann::json> hear();
   Result<std::vector<MessageAddresses>> propose(const MessageTest& test);
-  Result<void> measure(MessageCrew& crew, const Ends& ends, const MessageProgress& progress);
+  Result<void> measure(MessageCrew& crew, const Ends& ends, const MessageBegin& begin, const MessageProgress& progress);
   // Of a thread whose connection ended: what the other end has to say of it.
   Error reason_of(const Error& error);
   Result<nlohmann::json> finish(bool well);

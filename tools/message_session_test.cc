@@ -75,6 +75,7 @@ TEST(MessageSession, runs_one_test_after_the_other_with_one_server) {
       const MessageRow row = must(session->run(test));
       EXPECT_EQ(row.messages, measure == MessageMeasure::Rate ? 200u : 50u);
       EXPECT_EQ(row.test.name(), test.name());
+      EXPECT_EQ(row.path.name(), path == PathChoice::Roce ? "roce" : "local") << row.path.reason;
       EXPECT_EQ(row.minimum > 0, measure == MessageMeasure::Latency);
       EXPECT_GE(row.receiver_bytes, test.ring_bytes * test.threads * test.senders);
       expected.push_back(test.name());
@@ -114,7 +115,7 @@ TEST(MessageSession, is_over_when_it_is_stopped_however_busy_it_is) {
     auto session = must(MessageSession::connect(server.address(), options));
     MessageTest test = quick_test("buffered-write/reversed", measure);
     test.duration = 600;
-    const auto row = session->run(test, [&](std::uint64_t messages) { stop = messages > 100; });
+    const auto row = session->run(test, {}, [&](std::uint64_t messages) { stop = messages > 100; });
     ASSERT_FALSE(row);
     EXPECT_EQ(row.error().code(), ErrorCode::Cancelled);
     EXPECT_TRUE(session->over());
@@ -132,7 +133,7 @@ TEST(MessageSession, learns_why_its_server_ends) {
   auto session = must(MessageSession::connect(server.address(), {}));
   MessageTest test = quick_test("direct-read", MessageMeasure::Rate);
   test.duration = 600;
-  const auto row = session->run(test, [&](std::uint64_t messages) {
+  const auto row = session->run(test, {}, [&](std::uint64_t messages) {
     if (messages > 100) server.stop();
   });
   ASSERT_FALSE(row);

@@ -51,10 +51,11 @@ def table(output, header):
 def the_path_is_told(setting):
     for test in TESTS:
         ours, theirs, result = both(setting, test, "-n", "20")
-        check(result["path"].startswith("shared memory with"), result)
+        check(result["path"] == "local" and result["path_reason"].startswith("shared memory with"), result)
         check("shared memory with" in ours and "shared memory with" in theirs, f"{ours} {theirs}")
         ours, _, result = both(setting, test, "-n", "20", "--path", "roce", "-m", "1024")
-        check(result["path"].startswith("RoCE") and " Path          : RoCE" in ours, f"{result} {ours}")
+        check(result["path"] == "roce" and "path=roce was asked for" in result["path_reason"], result)
+        check(" Path          : RoCE, because path=roce" in ours, ours)
     other = Server(setting, "bench", "write", "lat", "-F", "-n", "20", "-m", "1024")
     _, errors = setting.run(*words_to(other, ("write", "lat")), "-n", "20", "-m", "1024")
     ended(other)

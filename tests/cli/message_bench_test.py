@@ -67,6 +67,27 @@ def every_protocol_is_measured_over_both_paths(setting):
     say(f"{2 * len(MEASURES) * len(PROTOCOLS)} tests")
 
 
+def the_path_taken_is_told_and_why(setting):
+    memory, packets = "shared memory with", "RoCE, because path=roce was asked for"
+    for words, path, reason in (((), "local", memory), (("--path", "local"), "local", memory),
+                                (("--path", "roce"), "roce", packets)):
+        for measure in ("lat", "rate"):
+            output, result = here(setting, "send-receive", measure, "-n", "20", "-a", *words)
+            check(f" Path          : {reason}" in output, output)
+            for one in result["results"]:
+                check(one["path"] == path and one["path_reason"].startswith(reason), one)
+                check(one["test"]["path"] == (words[1] if words else "auto"), one)
+    # The other end has a say.
+    server = Server(setting, "bench", "message", "-F", "--pcap", setting.path("there.pcapng"))
+    file = setting.path("packets.json")
+    output, _ = setting.run("bench", "message", "send-receive", "lat", *words_to(server), "-n", "20", "--json", file)
+    with open(file, encoding="utf-8") as result:
+        one = json.load(result)["results"][0]
+    check(ended(server) == 0 and one["test"]["path"] == "auto" and one["path"] == "roce", one)
+    check(f" Path          : {one['path_reason']}" in output, output)
+    say("what was asked for, and what came of it")
+
+
 def the_table_says_what_the_json_says(setting):
     for measure, header in (("lat", LATENCY), ("bw", RATE), ("rate", RATE)):
         output, result = here(setting, "buffered-write", measure, "-n", "30", "-s", "64")
@@ -303,7 +324,7 @@ def strangers_are_told_apart(setting):
 
 
 if __name__ == "__main__":
-    main(every_protocol_is_measured_over_both_paths, the_table_says_what_the_json_says,
+    main(every_protocol_is_measured_over_both_paths, the_path_taken_is_told_and_why, the_table_says_what_the_json_says,
          many_senders_and_many_threads_are_all_counted, other_flags_reach_the_tests, all_sizes_are_measured,
          a_server_without_words_serves_any_client_and_says_what, ends_that_disagree_say_in_what,
          a_test_that_an_end_cannot_run_is_told_to_both, flags_that_mean_nothing_are_refused,
