@@ -52,10 +52,12 @@ Result<void> meet(Bench& bench) {
   if (!link) return std::move(link).error();
   bench.control.emplace(std::move(*link), bench.stopped, settings.patience);
   const nlohmann::json ours = bench_agreement(settings);
-  const nlohmann::json hello{{"flags", ours}, {"address", bench.device.address().to_string()}};
+  const nlohmann::json hello{
+      {"bench", settings.name()}, {"flags", ours}, {"address", bench.device.address().to_string()}};
   if (auto sent = bench.control->send(hello); !sent) return sent;
   auto message = bench.control->receive();
   if (!message) return std::move(message).error();
+  if (auto same = check_same_bench(*message, settings.name()); !same) return same;
   const auto address = text_of(*message, "address");
   if (!address || !message->contains("flags"))
     return Error(ErrorCode::ProtocolError, "the other side does not say what it wants to measure");

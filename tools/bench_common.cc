@@ -16,7 +16,8 @@ namespace verbena::tools {
 
 std::string_view bench_advice(ErrorCode code) {
   switch (code) {
-    case ErrorCode::InvalidArgument: return "Give both ends flags that fit, the same where both need them.";
+    case ErrorCode::InvalidArgument:
+      return "Run the same test at both ends, with flags that fit, the same where both need them.";
     case ErrorCode::ConnectionRefused:
       return "Start the server there with the same words, without HOST, or give its TCP port with -p.";
     case ErrorCode::Unreachable:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench_control.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "tools/safe_path.h"
@@ -47,6 +49,14 @@ Result<nlohmann::json> BenchControl::receive() {
     return told ? Error(ErrorCode::Rejected, "the other side: " + printable(*told)) : told.error();
   }
   return message;
+}
+
+Result<void> check_same_bench(const nlohmann::json& hello, std::string_view here) {
+  const auto there = hello.find("bench");
+  if (there == hello.end() || !there->is_string() || *there == here) return {};
+  return Error(ErrorCode::InvalidArgument,
+               fmt::format("the two ends run different tests: `verbena bench {}` here, and `verbena bench {}` there",
+                           here, printable(there->get<std::string>().substr(0, 40))));
 }
 
 void BenchControl::send_error(const Error& error) { (void)send({{"error", error.to_string()}}); }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tools/tcp_link.h"
@@ -34,6 +35,10 @@ class BenchControl {
   StopQuestion stopped_;
   Duration patience_;
 };
+
+// What each end says first has a member "bench", the test that it runs: "write bw", "message". Errors: InvalidArgument:
+// the other end runs another than this one.
+Result<void> check_same_bench(const nlohmann::json& hello, std::string_view here);
 
 // A member that must be a whole number, or a text. ProtocolError.
 Result<std::uint64_t> number_of(const nlohmann::json& message, const char* key);

@@ -23,7 +23,6 @@ nlohmann::json bench_agreement(const BenchSettings& settings) {
   nlohmann::json flags = nlohmann::json::array();
   const auto add = [&](std::string_view flag, std::string value) { flags.push_back({std::string(flag), value}); };
   const auto yes_or_no = [](bool given) { return given ? "given" : "not given"; };
-  add("the test", settings.name());
   add("-R", yes_or_no(settings.managed));
   add("-b", yes_or_no(settings.bidirectional));
   add("-a", yes_or_no(settings.all_sizes));

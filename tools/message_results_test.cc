@@ -160,10 +160,19 @@ TEST(MessageHello, is_refused_where_a_flag_that_both_name_differs) {
   EXPECT_NE(meet(client, message_hello({{"-s", 8}}, address)).find("-s is 8 here and 8 there"), std::string::npos);
 }
 
+TEST(MessageHello, of_another_test_is_refused_by_its_name) {
+  const auto remote = remote_of_hello({{"bench", "write bw"}, {"flags", nlohmann::json::array()}, {"address", "x"}},
+                                      nlohmann::json::object());
+  ASSERT_FALSE(remote);
+  EXPECT_EQ(remote.error().to_string(),
+            "InvalidArgument: the two ends run different tests: `verbena bench message` here, and `verbena bench write "
+            "bw` there");
+}
+
 TEST(MessageHello, of_anything_else_is_refused) {
   const nlohmann::json none = nlohmann::json::object();
   for (const char* text :
-       {"{}", R"({"flags":{},"address":"x"})", R"({"bench":"write","flags":{},"address":"x"})",
+       {"{}", R"({"flags":{},"address":"x"})",
         R"({"bench":"message","flags":[],"address":"x"})", R"({"bench":"message","flags":{}})",
         R"({"bench":"message","flags":{},"address":7})", R"({"bench":1,"flags":{},"address":"x"})"}) {
     const auto remote = remote_of_hello(nlohmann::json::parse(text), none);

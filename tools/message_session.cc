@@ -11,6 +11,7 @@ namespace verbena::tools {
 
 namespace {
 
+constexpr std::string_view kBenchName = "message";
 // For the other end to say why it ended a connection.
 constexpr Duration kTimeToExplain = Duration::seconds(1);
 
@@ -58,13 +59,14 @@ std::optional<std::string> message_difference(const nlohmann::json& here, const 
 }
 
 nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address) {
-  return {{"bench", "message"}, {"flags", flags}, {"address", address.to_string()}};
+  return {{"bench", std::string(kBenchName)}, {"flags", flags}, {"address", address.to_string()}};
 }
 
 Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann::json& flags) {
+  if (auto same = check_same_bench(hello, kBenchName); !same) return std::move(same).error();
   const auto bench = text_of(hello, "bench"), address = text_of(hello, "address");
   const auto theirs = hello.find("flags");
-  if (!bench || *bench != "message" || !address || theirs == hello.end() || !theirs->is_object())
+  if (!bench || !address || theirs == hello.end() || !theirs->is_object())
     return Error(ErrorCode::ProtocolError, "the other side measures no message protocols");
   if (const auto differs = message_difference(flags, *theirs))
     return Error(ErrorCode::InvalidArgument, "the two ends differ: " + *differs);

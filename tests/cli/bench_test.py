@@ -245,8 +245,9 @@ def ends_that_disagree_say_in_what(setting):
         check(status == 1 and "the two ends differ" in server.errors(), server.errors())
     server = Server(setting, "bench", "write", "bw", "-F")
     _, errors = setting.run(*words_to(server, ("send", "lat")), status=1)
-    check("the test is send lat here and write bw there" in errors, errors)
+    check("`verbena bench send lat` here, and `verbena bench write bw` there" in errors, errors)
     ended(server)
+    check("`verbena bench write bw` here, and `verbena bench send lat` there" in server.errors(), server.errors())
     say(errors.splitlines()[0])
 
 

@@ -167,12 +167,15 @@ def ends_that_disagree_say_in_what(setting):
         check(ended(server) == 1 and "the two ends differ" in server.errors(), server.errors())
     # The other benchmark at the one end or the other.
     server = Server(setting, "bench", "message", "-F")
-    setting.run("bench", "send", "lat", *words_to(server), status=1)
-    check(ended(server) == 1 and "measures no message protocols" in server.errors(), server.errors())
-    server = Server(setting, "bench", "send", "lat", "-F")
-    _, errors = setting.run("bench", "message", "send-receive", "lat", *words_to(server), status=1)
-    check("ProtocolError" in errors or "Rejected" in errors, errors)
-    check(ended(server) == 1, server.errors())
+    _, errors = setting.run("bench", "send", "lat", *words_to(server), status=1)
+    here_and_there = "different tests: `verbena bench {}` here, and `verbena bench {}` there"
+    check(here_and_there.format("send lat", "message") in errors and "the same test" in errors, errors)
+    check(ended(server) == 1 and here_and_there.format("message", "send lat") in server.errors(), server.errors())
+    for words in (("bench", "message", "send-receive", "lat"), ("bench", "protocols"), ("tune",)):
+        server = Server(setting, "bench", "write", "bw", "-F")
+        _, errors = setting.run(*words, *words_to(server), status=1)
+        check(here_and_there.format("message", "write bw") in errors and "the same test" in errors, errors)
+        check(ended(server) == 1 and here_and_there.format("write bw", "message") in server.errors(), server.errors())
     say(errors.splitlines()[0])
 
 
