@@ -43,7 +43,9 @@ Result<void> meet(Bench& bench) {
   if (!settings.client) {
     auto made = TcpListener::create(bench.device.address(), flags.port);
     if (!made) return std::move(made).error();
-    say(stdout, "listening on {}\n", Endpoint{bench.device.address().to_string(), made->port()}.to_string());
+    const std::string here = Endpoint{bench.device.address().to_string(), made->port()}.to_string();
+    say(stdout, "listening on {}\n waits for `verbena bench {} {}`, with the same flags\n", here, settings.name(),
+        here);
     std::fflush(stdout);
     listener.emplace(std::move(*made));
   }

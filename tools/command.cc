@@ -127,16 +127,22 @@ int finish_capture(std::string_view command, Device& device, int status) {
   return report_failure(command, explain(closed.error()), advice(closed.error().code()));
 }
 
+void require_word(CLI::Option* option) {
+  option->check(CLI::Validator([](std::string& text) { return std::string(text.empty() ? "an empty word" : ""); }, ""));
+}
+
+void read_host(const std::string& text, std::string& host, std::uint16_t& port) {
+  host = text;
+  if (!text.starts_with('[') && std::count(text.begin(), text.end(), ':') != 1) return;  // an address of IPv6
+  if (auto both = Endpoint::parse(text)) {
+    host = both->host;
+    port = both->port;
+  }
+}
+
 void add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what) {
-  const auto read = [&host, &port](const std::string& text) {
-    host = text;
-    if (!text.starts_with('[') && std::count(text.begin(), text.end(), ':') != 1) return;  // an address of IPv6
-    if (auto both = Endpoint::parse(text)) {
-      host = both->host;
-      port = both->port;
-    }
-  };
-  command.add_option_function<std::string>("HOST", read, what);
+  const auto read = [&host, &port](const std::string& text) { read_host(text, host, port); };
+  require_word(command.add_option_function<std::string>("HOST", read, what));
 }
 
 Result<Endpoint> parse_peer(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/command.h"
+#include "tools/nearest_word.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
 #include "tools/say.h"
@@ -42,23 +43,36 @@ std::string name_of(const CLI::App& chosen) {
   return chosen.get_parent() == nullptr ? chosen.get_name() : name_of(*chosen.get_parent()) + " " + chosen.get_name();
 }
 
-std::string commands_below(const CLI::App& chosen) {
-  std::string names;
+std::vector<std::string> commands_below(const CLI::App& chosen) {
+  std::vector<std::string> names;
   for (const CLI::App* one : chosen.get_subcommands([](const CLI::App*) { return true; }))
-    names += (names.empty() ? "" : ", ") + one->get_name();
+    names.push_back(one->get_name());
+  return names;
+}
+
+std::vector<std::string> options_of(const CLI::App& chosen) {
+  std::vector<std::string> names;
+  for (const CLI::Option* one : chosen.get_options())
+    for (const std::string& name : one->get_lnames()) names.push_back("--" + name);
   return names;
 }
 
 // A word nobody knows is named, whatever else it was mistaken for or displaced.
 std::string what_is_wrong(const CLI::App& program, const CLI::ParseError& error) {
+  using namespace verbena::tools;
   const CLI::App& chosen = *chosen_of(program);
   const bool wants_command = chosen.get_require_subcommand_min() > 0;
   std::vector<std::string> unknown = program.remaining(true);
   std::erase(unknown, "--");
-  if (unknown.empty()) return wants_command ? "give one of its commands: " + commands_below(chosen) : error.what();
+  if (unknown.empty())
+    return wants_command ? "give one of its commands: " + list_words(commands_below(chosen)) : error.what();
   const std::string word = "'" + unknown.front() + "'";
-  if (unknown.front().size() > 1 && unknown.front().front() == '-') return "there is no option " + word;
-  return wants_command ? "there is no command " + word : "there is no use for the word " + word;
+  if (unknown.front().size() > 1 && unknown.front().front() == '-')
+    return "there is no option " + word + did_you_mean(unknown.front(), options_of(chosen));
+  if (!wants_command) return "there is no use for the word " + word;
+  const std::vector<std::string> commands = commands_below(chosen);
+  return "there is no command " + word + did_you_mean(unknown.front(), commands) + "; there are " +
+         list_words(commands);
 }
 
 int explain_usage(const CLI::App& program, const CLI::ParseError& error) {

@@ -118,7 +118,10 @@ Result<void> serve(MessageDevices& devices, const MessageFlags& flags) {
   };
   auto listener = TcpListener::create(devices.address(), flags.port);
   if (!listener) return std::move(listener).error();
-  say(stdout, "listening on {}\n", Endpoint{devices.address().to_string(), listener->port()}.to_string());
+  const std::string here = Endpoint{devices.address().to_string(), listener->port()}.to_string();
+  say(stdout, "listening on {}\n waits for `verbena bench message {} {} {}`; --here measures without another end\n",
+      here, flags.protocol.empty() ? "PROTOCOL" : flags.protocol, flags.measure.empty() ? "lat|bw|rate" : flags.measure,
+      here);
   std::fflush(stdout);
   auto link = listener->accept(options.stopped);
   if (!link) return std::move(link).error();
@@ -134,7 +137,8 @@ int run_server(const MessageFlags& flags) {
   return devices->count() == 0 ? status : finish_capture(kCommand, devices->at(0), status);
 }
 
-int run_message(const MessageFlags& flags) {
+int run_message(MessageFlags& flags) {
+  place_words(flags);
   if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kCommand, wrong);
   if (flags.matrix()) return run_matrix(kCommand, matrix_flags(flags));
   if (auto fits = check_writable(flags.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
@@ -151,7 +155,7 @@ void add_message_command(CLI::App& bench, int& status) {
       "Measure message protocols: latency, bandwidth, rate of messages.\n"
       "  verbena bench message        and there  verbena bench message send-receive lat HOST\n"
       "  verbena bench message buffered-write rate --here\n"
-      "  verbena bench message --all [HOST]        all protocols beside each other, and which to take\n"
+      "  verbena bench message --all [PROTOCOL] [HOST]   all protocols beside each other, and which to take\n"
       "The client says what is measured; a server that was given words takes no others.\n"
       "lat is half of there and back. Of bw and rate, o[usec] is what handing a message over takes of the sender's\n"
       "processor, and KiB the memory that each end holds.");

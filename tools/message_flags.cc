@@ -6,10 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/message_devices.h"
 #include "tools/message_kinds.h"
+#include "tools/nearest_word.h"
 #include "tools/number_flags.h"
 #include "verbena/device/environment.h"
 
@@ -23,10 +26,37 @@ constexpr std::uint64_t kRingMessages = 4;
 constexpr std::uint64_t kHeaderBytes = 64;
 
 std::string protocols() {
-  std::string names;
-  for (const messaging::Protocol one : messaging::all_protocols())
-    names += (names.empty() ? "" : ", ") + std::string(messaging::to_string(one));
-  return names;
+  std::vector<std::string> names;
+  for (const messaging::Protocol one : messaging::all_protocols()) names.emplace_back(messaging::to_string(one));
+  return list_words(names);
+}
+
+std::vector<std::string> measures() { return {kMessageMeasureNames, std::end(kMessageMeasureNames)}; }
+
+bool is_measure(const std::string& word) { return parse_message_measure(word).has_value(); }
+
+// Words that are none of the protocols, nor are meant to be.
+bool may_be_host(const std::string& word) {
+  if (is_measure(word) || word.find('/') != std::string::npos || messaging::parse_kind(word)) return false;
+  std::vector<std::string> names;
+  for (const messaging::Protocol one : messaging::all_protocols()) names.emplace_back(messaging::to_string(one));
+  return nearest_word(word, names).empty();
+}
+
+std::string wrong_with_measure(const MessageFlags& flags) {
+  if (flags.measure.empty() || is_measure(flags.measure)) return "";
+  const auto all = measures();
+  return fmt::format("there is no test '{}'{}; tests are {}, and HOST comes behind", flags.measure,
+                     did_you_mean(flags.measure, all), list_words(all));
+}
+
+std::string wrong_with_protocol(const MessageFlags& flags) {
+  if (flags.protocol.empty()) return "";
+  const auto kind = kind_named(flags.protocol);
+  if (kind) return "";
+  if (is_measure(flags.protocol))
+    return fmt::format("'{}' is a test: give a PROTOCOL before it, one of {}", flags.protocol, protocols());
+  return kind.error().context();
 }
 
 // What --path says, or VERBENA_PATH: the client decides for both ends.
@@ -68,7 +98,7 @@ std::string shown_size(const MessageFlags& flags, std::uint32_t size) {
   return flags.all_sizes ? "all of -a" : std::to_string(size);
 }
 
-// What is wrong with flags that ask for all protocols.
+// What is wrong with flags that ask for all tests of protocols.
 std::string check_matrix(const MessageFlags& flags) {
   const std::pair<std::string_view, bool> of_one[] = {
       {"-s", flags.size.has_value()},        {"-D", flags.duration.has_value()},
@@ -77,21 +107,22 @@ std::string check_matrix(const MessageFlags& flags) {
       {"--ring", flags.ring.has_value()},    {"-I", flags.inline_size.has_value()},
       {"-e", flags.events},                  {"--pcap", !flags.device.pcap.empty()}};
   for (const auto& [name, given] : of_one)
-    if (given) return fmt::format("{} is of one protocol, and -a without a PROTOCOL measures all", name);
-  if (flags.protocol.empty() && flags.port_given) return "-p: the server that -a starts here takes a free port";
+    if (given) return fmt::format("{} is of one test, and -a without lat, bw or rate runs many", name);
+  if (flags.host.empty() && flags.port_given) return "-p: the server that -a starts here takes a free port";
   if (flags.port == 0) return "-p 0 is for the server, which then takes a free port";
   if (flags.iterations.value_or(0) > kMaxMatrixIterations)
-    return fmt::format("-n: of all protocols at most {}", kMaxMatrixIterations);
+    return fmt::format("-n: of all tests at most {}", kMaxMatrixIterations);
+  if (!flags.protocol.empty() && !flags.kinds.empty()) return "--kinds names protocols, as PROTOCOL does: give one";
   return "";
 }
 
 }  // namespace
 
 void add_message_flags(CLI::App& command, MessageFlags& flags) {
-  command.add_option("PROTOCOL", flags.protocol,
-                     "One of " + protocols() + "; choices follow: direct-read/fenced. With -a alone, HOST may be here");
-  command.add_option("MEASURE", flags.measure, "lat, bw (bytes) or rate (messages)")
-      ->check(CLI::IsMember({"lat", "bw", "rate"}));
+  require_word(command.add_option("PROTOCOL", flags.protocol,
+                                  "One of " + protocols() + "; choices follow: direct-read/fenced"));
+  require_word(command.add_option("MEASURE", flags.measure,
+                                  "lat, bw (bytes) or rate (messages). With -a neither need be there before HOST"));
   add_host(command, flags.host, flags.port, "The server, HOST or HOST:PORT as it prints it; without it, be the server");
   command.add_flag("--here", flags.here, "Start the server here, too, as a process of its own");
   add_device_flags(command, flags.device);
@@ -104,8 +135,8 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   };
   number("-s,--size", flags.size, "Bytes per message (8; for bw 65536)", 0, kMaxMessageSize);
   command.add_flag("-a,--all", flags.all_sizes,
-                   "All sizes from 1 to 2^20, for lat 0 too; without a PROTOCOL all protocols by size, over each path, "
-                   "from many senders and threads, as `verbena bench protocols`");
+                   "All sizes from 1 to 2^20, for lat 0 too; without a MEASURE all tests of all protocols, or of one, "
+                   "by size, over each path, from many senders and threads, as `verbena bench protocols`");
   number("-n,--iters", flags.iterations, "Messages of each sender (1000; for bw 5000, for rate 100000)", 1,
          kMaxMessageIterations);
   number("-D,--duration", flags.duration, "Measure each size this many seconds", 1, kMaxMessageDuration);
@@ -130,19 +161,20 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   add_kinds_flag(command, "--kinds", flags.kinds);
 }
 
-bool MessageFlags::matrix() const {
-  if (!all_sizes || protocol.empty()) return all_sizes;
-  return !here && measure.empty() && protocol.find('/') == std::string::npos && !messaging::parse_kind(protocol);
+void place_words(MessageFlags& flags) {
+  if (!flags.all_sizes || !flags.host.empty()) return;
+  std::string& word = flags.measure.empty() ? flags.protocol : flags.measure;
+  if (word.empty() || !may_be_host(word)) return;
+  read_host(std::exchange(word, ""), flags.host, flags.port);
 }
 
 std::string check_message_flags(const MessageFlags& flags) {
-  if (flags.matrix()) return check_matrix(flags);
-  if (!flags.report.empty()) return "--report is of all protocols: give -a and no PROTOCOL";
-  if (!flags.kinds.empty()) return "--kinds is of all protocols: give -a and no PROTOCOL";
-  if (!flags.protocol.empty())
-    if (const auto kind = messaging::parse_kind(flags.protocol); !kind)
-      return fmt::format("{}; protocols are {}", kind.error().context(), protocols());
+  for (const auto& wrong : {wrong_with_protocol(flags), wrong_with_measure(flags)})
+    if (!wrong.empty()) return wrong;
   if (flags.here && !flags.host.empty()) return "--here starts a server, and HOST is one: give one of the two";
+  if (flags.matrix()) return check_matrix(flags);
+  if (!flags.report.empty()) return "--report is of all tests: give -a and no MEASURE";
+  if (!flags.kinds.empty()) return "--kinds is of all tests: give -a and no MEASURE";
   if (flags.here && flags.port_given) return "-p: the server of --here takes a free port";
   if (flags.client() && flags.measure.empty()) return "--here: give a PROTOCOL and what to measure of it";
   if (flags.client() && flags.port == 0) return "-p 0 is for the server, which then takes a free port";
@@ -164,8 +196,8 @@ std::string check_message_flags(const MessageFlags& flags) {
 
 MatrixFlags matrix_flags(const MessageFlags& flags) {
   MatrixFlags all;
-  all.client = {flags.protocol, flags.device, flags.port, flags.timeout, flags.quiet_frequency, flags.json};
-  all.kinds = flags.kinds;
+  all.client = {flags.host, flags.device, flags.port, flags.timeout, flags.quiet_frequency, flags.json};
+  all.kinds = flags.protocol.empty() ? flags.kinds : std::vector{flags.protocol};
   all.path = flags.device.path;
   all.iterations = flags.iterations.value_or(all.iterations);
   if (!flags.report.empty()) all.report = flags.report;

@@ -34,12 +34,14 @@ struct MessageFlags {
   std::vector<std::string> kinds;  // --kinds
 
   bool client() const { return here || !host.empty(); }
-  // -a without a PROTOCOL: all of them. One word may stand there nevertheless: HOST.
-  bool matrix() const;
+  // -a without a MEASURE: all tests, of all protocols or of one.
+  bool matrix() const { return all_sizes && measure.empty(); }
   MessageEndOptions end() const { return {Duration{static_cast<std::int64_t>(timeout * 1e9)}, events}; }
 };
 
 void add_message_flags(CLI::App& command, MessageFlags& flags);
+// Before they are looked at: -a may leave out MEASURE, and PROTOCOL too; then HOST stands where they would.
+void place_words(MessageFlags& flags);
 // What is wrong with the flags, together or on this end; empty when nothing is.
 std::string check_message_flags(const MessageFlags& flags);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/nearest_word.h"
+
 namespace verbena::tools {
 
 using messaging::Acknowledge, messaging::Commit, messaging::Kind, messaging::Protocol, messaging::RingMemory;
@@ -54,6 +56,29 @@ std::vector<Kind> compared_kinds() {
   return kinds;
 }
 
+Result<Kind> kind_named(std::string_view name) {
+  auto kind = messaging::parse_kind(name);
+  if (kind) return kind;
+  const std::string protocol(name.substr(0, name.find('/')));
+  std::vector<std::string> protocols, all, choices;
+  for (const Protocol one : messaging::all_protocols()) protocols.emplace_back(to_string(one));
+  for (const Kind& one : all_kinds()) {
+    all.push_back(to_string(one));
+    std::string_view rest = all.back();
+    if (!rest.starts_with(protocol + "/")) continue;
+    while (rest.find('/') != std::string_view::npos) {
+      rest.remove_prefix(rest.find('/') + 1);
+      const std::string choice(rest.substr(0, rest.find('/')));
+      if (std::ranges::find(choices, choice) == choices.end()) choices.push_back(choice);
+    }
+  }
+  const bool known = std::ranges::find(protocols, protocol) != protocols.end();
+  std::string text = kind.error().context() + did_you_mean(name, all);
+  if (!known) text += "; protocols are " + list_words(protocols);
+  else text += choices.empty() ? "; it has none" : "; its choices are " + list_words(choices);
+  return Error(ErrorCode::InvalidArgument, text);
+}
+
 Result<std::vector<Kind>> kinds_named(const std::vector<std::string>& names) {
   if (names.empty()) return compared_kinds();
   std::vector<Kind> kinds;
@@ -61,7 +86,7 @@ Result<std::vector<Kind>> kinds_named(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     all = all || name == "all";
     if (name == "all") continue;
-    const auto kind = messaging::parse_kind(name);
+    const auto kind = kind_named(name);
     if (!kind) return kind.error();
     if (std::ranges::find(kinds, *kind) == kinds.end()) kinds.push_back(*kind);
   }

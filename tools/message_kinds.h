@@ -14,6 +14,9 @@ bool has_ring(const messaging::Kind& kind);
 // Its short messages can go in the request (messaging::Options::inline_bytes).
 bool goes_inline(const messaging::Kind& kind);
 
+// As messaging::parse_kind(), whose errors name what there is, too, and what was probably meant.
+Result<messaging::Kind> kind_named(std::string_view name);
+
 // Every protocol with every choice it has.
 std::vector<messaging::Kind> all_kinds();
 // All but those whose ring is mapped twice: their traits are those of the others.

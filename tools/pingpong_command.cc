@@ -141,7 +141,7 @@ void add_pingpong_command(CLI::App& program, int& status) {
                   "  verbena pingpong HOST         and there  ibv_rc_pingpong -g INDEX");
   auto options = std::make_shared<PingpongOptions>();
   PingpongSettings& settings = options->settings;
-  command->add_option("HOST", options->host, "The server; without it, be the server");
+  require_word(command->add_option("HOST", options->host, "The server; without it, be the server"));
   auto* port = command->add_option("-p,--port", options->port,
                                    "TCP port of the server; a server takes a free one with 0");
   require_whole(port->capture_default_str(), 0, 65535);

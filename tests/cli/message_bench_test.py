@@ -143,7 +143,8 @@ def a_server_without_words_serves_any_client_and_says_what(setting):
     output, _ = server.process.communicate(timeout=PATIENCE)
     check(server.process.returncode == 0, server.errors())
     told = output.decode().splitlines()
-    check(told[0] == " direct-read lat, 0 bytes: the client has the numbers" and len(told) == 22, told)
+    check(told[0].startswith(f" waits for `verbena bench message PROTOCOL lat|bw|rate {server.address}`"), told)
+    check(told[1] == " direct-read lat, 0 bytes: the client has the numbers" and len(told) == 23, told)
     server = Server(setting, "bench", "message", "buffered-write", "bw", "-s", "100", "-F", "--path", "local")
     setting.run("bench", "message", "buffered-write", "bw", *words_to(server), "-n", "5", "-s", "100", "--path",
                 "local")
@@ -156,7 +157,7 @@ def ends_that_disagree_say_in_what(setting):
              (("send-receive", "lat"), (), ("send-receive", "bw"), "MEASURE is bw here and lat there"),
              (("shared-write",), (), ("shared-write/double-mapped", "bw"), "PROTOCOL is shared-write/double-mapped"),
              ((), ("-s", "100"), ("send-receive", "lat"), "-s is 8 here and 100 there"),
-             (("send-receive",), ("-a",), ("send-receive", "lat"), "-s is 8 here and all of -a there"),
+             (("send-receive", "lat"), ("-a",), ("send-receive", "lat"), "-s is 8 here and all of -a there"),
              ((), ("--path", "roce"), ("send-receive", "lat", "--path", "local"), "--path is local here"),
              ((), ("-D", "3"), ("send-receive", "lat"), "-D is not given here and 3 there"),
              ((), ("--senders", "2"), ("send-receive", "bw"), "--senders is 1 here and 2 there")]
@@ -215,11 +216,14 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send-receive", "bw", "--here", "--threads", "2", "--pcap", "x"), "--pcap"),
              (("buffered-write", "lat", "--here", "-I", "0"), "do not go in the request"),
              (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps"),
-             (("-a", "-s", "8"), "one protocol"), (("-a", "host", "--senders", "2"), "one protocol"),
+             (("-a", "-s", "8"), "one test"), (("-a", "host", "--senders", "2"), "one test"),
              (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
+             (("-a", "send-receive", "-p", "1"), "free port"), (("-a", "send-receive", "-e"), "one test"),
+             (("-a", "send-receive", "host", "--here"), "one of the two"),
+             (("-a", "send-receive", "--kinds", "all"), "give one"),
              (("carrier/pigeon", "-a"), "protocols are send-receive"),
-             (("send-receive", "-a", "--report", "x"), "all protocols"),
-             (("send-receive", "lat", "--here", "--kinds", "all"), "all protocols")]
+             (("send-receive", "lat", "-a", "--report", "x"), "all tests"),
+             (("send-receive", "lat", "--here", "--kinds", "all"), "all tests")]
     for words, told in cases:
         output, errors = setting.run("bench", "message", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
@@ -229,11 +233,33 @@ def flags_that_mean_nothing_are_refused(setting):
     for flag, value in numbers:
         output, errors = setting.run("bench", "message", "send-receive", "bw", flag, value, status=2)
         check(value in errors and not output, f"{flag} {value}: {errors}")
-    setting.run("bench", "message", "send-receive", "sideways", status=2)
     _, errors = setting.run("bench", "message", "send-receive", "lat", "--here", "-F", "--json",
                             setting.path("no", "result"), status=1)
     check("Name files" in errors, errors)
     say(f"{len(cases)} flags, {len(numbers)} numbers")
+
+
+def words_nobody_knows_lead_to_those_there_are(setting):
+    protocols = "protocols are send-receive, shared-receive, direct-write, buffered-write, shared-write, direct-read"
+    cases = [(("send-recieve", "lat"), ["did you mean send-receive?", protocols]),
+             (("buffered-write/reversd", "lat", "host"),
+              ["did you mean buffered-write/reversed?", "its choices are ", "offset", "double-mapped"]),
+             (("send-receive/fenced", "lat"), ["it has none"]), (("pigeons", "lat", "--here"), [protocols]),
+             (("lat", "host"), ["'lat' is a test: give a PROTOCOL before it", "send-receive"]),
+             (("send-receive", "latency"), ["no test 'latency'", "did you mean lat?", "tests are lat, bw, rate"]),
+             (("send-receive", "127.0.0.1"), ["no test '127.0.0.1'", "tests are lat, bw, rate, and HOST comes behind"]),
+             # Those that would otherwise wait for a client, or take them for hosts.
+             (("-a", "send-recieve"), ["did you mean send-receive?"]), (("-a", "lat"), ["'lat' is a test"]),
+             (("-a", "send-receive", "lat", ""), ["HOST: an empty word"]), (("",), ["PROTOCOL: an empty word"]),
+             (("send-receive", ""), ["MEASURE: an empty word"]), (("send-receive", "lat", ""), ["HOST: an empty word"])]
+    for words, told in cases:
+        output, errors = setting.run("bench", "message", *words, status=2)
+        line = errors.splitlines()[0]
+        check(all(word in line for word in told) and "--help" in errors and not output, f"{words}: {errors}")
+    for words in (("--kinds", "direct-raed", "-a"), ):
+        _, errors = setting.run("bench", "message", *words, status=2)
+        check("did you mean direct-read?" in errors and protocols in errors, errors)
+    say(f"{len(cases)} words: {line}")
 
 
 LONG = (("send-receive", "rate"), ("buffered-write/reversed", "lat"), ("direct-read", "bw", "--threads", "2"))
@@ -331,5 +357,6 @@ if __name__ == "__main__":
          many_senders_and_many_threads_are_all_counted, other_flags_reach_the_tests, all_sizes_are_measured,
          a_server_without_words_serves_any_client_and_says_what, ends_that_disagree_say_in_what,
          a_test_that_an_end_cannot_run_is_told_to_both, flags_that_mean_nothing_are_refused,
+         words_nobody_knows_lead_to_those_there_are,
          an_end_that_goes_ends_the_other, an_interrupt_ends_both, the_server_of_a_client_goes_with_it,
          strangers_are_told_apart)

@@ -88,6 +88,19 @@ def all_of_bench_message_without_a_protocol_is_a_comparison(setting):
     say(output.splitlines()[-1])
 
 
+def all_of_bench_message_with_a_protocol_is_of_that_one(setting):
+    file, page = setting.path("one.json"), setting.path("one.html")
+    rest = ("-n", "1", "--path", "local", "-F", "--json", file, "--report", page)
+    setting.run("bench", "message", "--all", "shared-write/double-mapped", *rest)
+    check({one["test"]["protocol"] for one in load(file)["results"]} == {"shared-write/double-mapped"}, "others")
+    server = Server(setting, "bench", "message", "-F")
+    setting.run("bench", "message", "direct-read", server.address, "--all", *rest)
+    check({one["test"]["protocol"] for one in load(file)["results"]} == {"direct-read"}, "other protocols")
+    server.process.communicate(timeout=PATIENCE)
+    check(server.process.returncode == 0, server.errors())
+    say(f"{len(load(file)['results'])} tests")
+
+
 def one_path_and_one_protocol_are_enough(setting):
     _, result, _ = protocols(setting, "--path", "local", kinds=("shared-write",))
     kinds = ["shared-write/double-mapped", "direct-read/fenced"]
@@ -203,6 +216,7 @@ def an_interrupt_ends_both_and_keeps_what_there_is(setting):
 
 if __name__ == "__main__":
     main(a_comparison_measures_both_paths_and_says_what_to_take,
-         all_of_bench_message_without_a_protocol_is_a_comparison, one_path_and_one_protocol_are_enough,
+         all_of_bench_message_without_a_protocol_is_a_comparison,
+         all_of_bench_message_with_a_protocol_is_of_that_one, one_path_and_one_protocol_are_enough,
          a_server_elsewhere_serves_a_comparison_and_a_tuning, a_tuning_recommends_what_it_measured,
          what_makes_no_sense_is_refused, an_interrupt_ends_both_and_keeps_what_there_is)

@@ -87,12 +87,19 @@ def words_nobody_knows_are_named(setting):
              (("get", url, "to", "more"), "more"),
              (("--bogus", "get", url, "to"), "--bogus"), (("frobnicate", "--bogus"), "frobnicate"),
              (("devices", "extra"), "extra"), (("sim", "--frobnicate"), "--frobnicate"), (("put", "-z"), "-z"),
-             (("frob\x1bnicate",), "frob\\x1bnicate"), (("bench", "wrte", "bw"), "command 'wrte'")]
+             (("frob\x1bnicate",), "frob\\x1bnicate"),
+             (("bench", "wrte", "bw"), "command 'wrte' (did you mean write?); there are send, write, read"),
+             (("bench", "write", "bandwith"), "'bandwith'; there are lat, bw"), (("dotcor",), "did you mean doctor?"),
+             (("ping", "x", "--jsn"), "did you mean --json?")]
     for words, wrong in cases:
         output, errors = setting.run(*words, status=2)
         check("there is no " in errors and wrong in errors.splitlines()[0], f"{words}: {errors!r}")
         check("--help" in errors and "\x1b" not in errors and not output, f"{words}: {errors!r}")
     say(f"{len(cases)} unknown words: {errors.splitlines()[0]}")
+    # Those without which a command would be a server, as a variable of the shell that is not set.
+    for words in (("bench", "send", "lat", ""), ("bench", "protocols", ""), ("tune", ""), ("pingpong", "")):
+        output, errors = setting.run(*words, status=2)
+        check("HOST: an empty word" in errors and not output, f"{words}: {errors!r}")
     for words, told in (((), ", capture, "), (("bench",), "send, write, read, atomic"), (("bench", "read"), "lat, bw"),
                         (("capture", "--", "ls"), "--write is required")):
         _, errors = setting.run(*words, status=2)
