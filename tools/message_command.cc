@@ -12,6 +12,7 @@
 #include "tools/bench_common.h"
 #include "tools/json_output.h"
 #include "tools/message_flags.h"
+#include "tools/message_kinds.h"
 #include "tools/message_server.h"
 #include "tools/message_session.h"
 #include "tools/message_table.h"
@@ -36,7 +37,8 @@ int report(const Error& error) {
 void print_heading(const MessageTest& first, const PathTaken& path, MessageSession& session) {
   say(stdout, "{}                    verbena bench message {} {}\n", kBenchDashes, messaging::to_string(first.kind),
       to_string(first.measure));
-  say(stdout, " Device        : {}\n", printable(session.devices().name()));
+  say(stdout, " Device        : {:<24} Ring        : {}\n", printable(session.devices().name()),
+      has_ring(first.kind) ? fmt::format("{}[B]", first.ring_bytes) : "none");
   say(stdout, " Local address : {:<24} Remote      : {}\n", session.devices().address().to_string(), session.remote());
   say(stdout, " Threads       : {:<24} Senders     : {}\n", first.threads, first.senders);
   say(stdout, " Window        : {:<24} Batch       : {}\n", first.window, first.batch);
@@ -143,6 +145,9 @@ int run_message(MessageFlags& flags) {
   if (flags.matrix()) return run_matrix(kCommand, matrix_flags(flags));
   if (auto fits = check_writable(flags.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
+  if (flags.ring && ring_in_force(*flags.ring) != *flags.ring)
+    say(stderr, "verbena {}: --ring {} makes a ring of {} bytes: a power of two, of whole pages\n", kCommand,
+        *flags.ring, ring_in_force(*flags.ring));
   return flags.client() ? run_client(flags) : run_server(flags);
 }
 

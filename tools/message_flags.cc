@@ -86,7 +86,7 @@ MessageTest test_of(const MessageFlags& flags, std::uint32_t size) {
   test.threads = flags.threads.value_or(1);
   test.batch = flags.batch.value_or(test.measure == MessageMeasure::Rate ? 16 : 1);
   test.window = flags.window.value_or(64);
-  test.ring_bytes = flags.ring.value_or(ring_for(size));
+  test.ring_bytes = flags.ring ? ring_in_force(*flags.ring) : ring_for(size);
   test.inline_bytes = flags.inline_size.value_or(test.inline_bytes);
   test.duration = flags.duration.value_or(0);
   constexpr std::uint64_t kUsual[] = {1000, 5000, 100'000};
@@ -145,7 +145,8 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
          kMaxMessageThreads);
   number("--batch", flags.batch, "Messages handed over at once (1; for rate 16)", 1, kMaxMessageBatch);
   number("--window", flags.window, "Messages in flight (64)", 1, kMaxMessageWindow);
-  number("--ring", flags.ring, "Bytes of a ring (2^20, and what four messages take)", 1, kMaxMessageRing);
+  number("--ring", flags.ring, "Bytes of a ring, rounded up to a power of two (2^20, and what four messages take)", 1,
+         kMaxMessageRing);
   number("-I,--inline_size", flags.inline_size,
          "Messages up to that long go in the request (192, and what the device takes; of send-receive, "
          "shared-receive and direct-write)",
@@ -188,6 +189,7 @@ std::string check_message_flags(const MessageFlags& flags) {
     if (auto sound = check_message_test(test); !sound) return sound.error().context();
     if (flags.inline_size && !goes_inline(test.kind))
       return "-I: messages of " + messaging::to_string(test.kind) + " do not go in the request";
+    if (flags.ring && !has_ring(test.kind)) return "--ring: " + messaging::to_string(test.kind) + " has none";
     if (flags.events && !messaging::traits_of(test.kind).interrupts)
       return "-e: no message of " + messaging::to_string(test.kind) + " wakes who sleeps";
   }

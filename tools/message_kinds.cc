@@ -2,6 +2,7 @@
 #include "tools/message_kinds.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tools/nearest_word.h"
 
@@ -12,6 +13,11 @@ using messaging::Acknowledge, messaging::Commit, messaging::Kind, messaging::Pro
 bool has_ring(const Kind& kind) {
   return kind.protocol == Protocol::BufferedWrite || kind.protocol == Protocol::SharedWrite ||
          kind.protocol == Protocol::BufferedRead;
+}
+
+std::uint64_t ring_in_force(std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = 4096;
+  return std::max(kPage, std::bit_ceil(bytes));
 }
 
 bool goes_inline(const Kind& kind) {

@@ -2,6 +2,7 @@
 // The kinds of message protocols that are measured.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ bool goes_inline(const messaging::Kind& kind);
 
 // As messaging::parse_kind(), whose errors name what there is, too, and what was probably meant.
 Result<messaging::Kind> kind_named(std::string_view name);
+
+// What messaging::Options::ring_bytes comes to: the next power of two, of whole pages.
+std::uint64_t ring_in_force(std::uint64_t bytes);
 
 // Every protocol with every choice it has.
 std::vector<messaging::Kind> all_kinds();

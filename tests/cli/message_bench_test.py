@@ -118,6 +118,16 @@ def other_flags_reach_the_tests(setting):
     check(large["receiver_bytes"] > 8 * small["receiver_bytes"], f"{small} {large}")
     ring = here(setting, "buffered-write", "rate", "-n", "20", "--ring", "8192")[1]["results"][0]
     check(ring["receiver_bytes"] < 65536, ring)
+    for asked, rounded in ((10, 4096), (5000, 8192), (8192, 8192)):
+        file = setting.path("ring.json")
+        words = ("bench", "message", "buffered-write", "rate", "-n", "20", "--here", "-F", "--json", file, "--ring")
+        output, errors = setting.run(*words, str(asked))
+        with open(file, encoding="utf-8") as result:
+            one = json.load(result)["results"][0]
+        check(one["test"]["ring_bytes"] == rounded and f" Ring        : {rounded}[B]" in output, f"{one} {output}")
+        check((f"--ring {asked} makes a ring of {rounded} bytes" in errors) == (asked != rounded), errors)
+        # As the library has it.
+        check(one["receiver_bytes"] == ring["receiver_bytes"] - 8192 + rounded, f"{one} {ring}")
     for protocol in ("send-receive", "direct-read", "shared-write"):
         for measure in MEASURES:
             here(setting, protocol, measure, "-n", "20", "-e")
@@ -216,6 +226,7 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send-receive", "bw", "--here", "--threads", "2", "--pcap", "x"), "--pcap"),
              (("buffered-write", "lat", "--here", "-I", "0"), "do not go in the request"),
              (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps"),
+             (("send-receive", "lat", "--here", "--ring", "8192"), "--ring: send-receive has none"),
              (("-a", "-s", "8"), "one test"), (("-a", "host", "--senders", "2"), "one test"),
              (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
              (("-a", "send-receive", "-p", "1"), "free port"), (("-a", "send-receive", "-e"), "one test"),
