@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "tools/message_runs.h"
 #include "tools/progress.h"
 #include "tools/safe_path.h"
+#include "verbena/messaging/protocol.h"
 
 namespace verbena::tools {
 
@@ -17,13 +19,26 @@ using Row = const MessageRow*;
 
 std::string name_of(Row row) { return messaging::to_string(row->kind); }
 
+bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
+bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency && row.typical > 0; }
+bool is_stream(const MessageRow& row) { return row.test.measure != MessageMeasure::Latency; }
+std::int64_t size_of(const MessageRow& row) { return row.test.size; }
+
+bool enters(const MessageRow& row, MessageWish wish) {
+  if (wish == MessageWish::Latency) return is_latency(row);
+  if (wish == MessageWish::ManySenders) return is_stream(row) && row.test.senders > 1 && row.test.threads == 1;
+  return is_stream(row) && is_alone(row);
+}
+
 // The rows that a wish is about, each kind once, the best first.
 struct Contest {
   std::vector<Row> rows;
+  Row fastest = nullptr;
+  std::size_t alike = 1;  // so many of the first no number tells apart
 
-  Contest(std::span<const MessageRow> all, PathChoice path, bool (*enters)(const MessageRow&)) {
+  Contest(std::span<const MessageRow> all, PathChoice path, MessageWish wish) {
     for (const MessageRow& row : all)
-      if (row.test.path == path && is_measured(row) && enters(row)) rows.push_back(&row);
+      if (row.test.path == path && is_measured(row) && enters(row, wish)) rows.push_back(&row);
   }
   // Those whose measure is the largest that any has.
   template <class Measure>
@@ -42,11 +57,6 @@ struct Contest {
   }
 };
 
-bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
-bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency && row.typical > 0; }
-bool is_stream(const MessageRow& row) { return row.test.measure != MessageMeasure::Latency; }
-std::int64_t size_of(const MessageRow& row) { return row.test.size; }
-
 std::string rate_text(const MessageRow& row) {
   return fmt::format("{:.3g} million messages/s", row.messages_per_second() * 1e-6);
 }
@@ -54,43 +64,60 @@ std::string bandwidth_text(const MessageRow& row) { return fmt::format("{:.3g} G
 std::string memory_text(const MessageRow& row) { return format_bytes(static_cast<double>(row.receiver_bytes)); }
 std::string latency_text(const MessageRow& row) { return fmt::format("{:.2f} µs", row.typical); }
 
+// What a program would want that has such a wish alone.
+messaging::Requirements requirements_of(MessageWish wish) {
+  messaging::Requirements wanted;
+  wanted.lowest_latency = wish == MessageWish::Latency;
+  wanted.many_small = wish == MessageWish::SmallMessages;
+  wanted.large_without_copy = wish == MessageWish::LargeBandwidth;
+  return wanted;
+}
+
+// Those of the contest that no number tells from the best come first; of them the one to take.
+void prefer_simple(Contest& contest, MessageWish wish) {
+  auto& rows = contest.rows;
+  const Row best = rows.front();
+  const auto end = std::stable_partition(rows.begin(), rows.end(), [&](Row row) {
+    return row == best || are_alike(*row, *best);
+  });
+  contest.alike = static_cast<std::size_t>(end - rows.begin());
+  const auto recommended = messaging::recommend(requirements_of(wish));
+  const auto is_recommended = [&](Row row) { return recommended && row->kind == recommended->kind; };
+  auto taken = std::find_if(rows.begin(), end, is_recommended);
+  if (taken == end) taken = std::min_element(rows.begin(), end);  // where they stand, the plainest first
+  std::rotate(rows.begin(), taken, taken + 1);
+}
+
 MeasuredChoice choice(const Contest& contest, std::string_view of_what, std::string (*text)(const MessageRow&)) {
-  const Row best = contest.rows.front();
-  std::string reason = fmt::format("{}: {} {}", name_of(best), text(*best), of_what);
-  if (contest.rows.size() > 1)
-    reason += fmt::format("; next is {} with {}", name_of(contest.rows[1]), text(*contest.rows[1]));
-  return {*best, std::move(reason)};
+  const auto& rows = contest.rows;
+  MeasuredChoice made{*rows.front(), fmt::format("{}: {} {}", name_of(rows.front()), text(*rows.front()), of_what), {}};
+  for (std::size_t i = 1; i < contest.alike; ++i) {
+    made.reason += fmt::format("{} {} with {}", i == 1 ? "; within the noise of these runs:" : ",", name_of(rows[i]),
+                               text(*rows[i]));
+    made.alike.push_back(*rows[i]);
+  }
+  if (contest.alike < 2 && rows.size() > 1)
+    made.reason += fmt::format("; next is {} with {}", name_of(rows[1]), text(*rows[1]));
+  return made;
 }
 
-MeasuredChoice fastest(Contest contest) {
-  contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
-  contest.rank([](const MessageRow& row) { return row.typical; });
-  return choice(contest, fmt::format("for {} bytes, one way", contest.rows.front()->test.size), latency_text);
-}
-
-MeasuredChoice most_messages(Contest contest) {
-  contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
-  contest.rank([](const MessageRow& row) { return -row.messages_per_second(); });
-  return choice(contest, fmt::format("of {} bytes", contest.rows.front()->test.size), rate_text);
-}
-
-MeasuredChoice most_bytes(Contest contest) {
-  contest.keep_largest(size_of);
-  contest.rank([](const MessageRow& row) { return -row.bytes_per_second(); });
-  return choice(contest, fmt::format("in messages of {} bytes", contest.rows.front()->test.size), bandwidth_text);
-}
-
-MeasuredChoice least_memory(Contest contest) {
-  contest.keep_largest([](const MessageRow& row) { return std::int64_t{row.test.senders}; });
+// Those that a wish is about, the best first.
+void hold(Contest& contest, MessageWish wish) {
+  if (contest.rows.empty()) return;
+  if (wish == MessageWish::ManySenders)
+    contest.keep_largest([](const MessageRow& row) { return std::int64_t{row.test.senders}; });
   // Rates of messages of one size alone can be compared.
-  contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
-  contest.rank([](const MessageRow& row) { return -row.messages_per_second(); });
+  if (wish == MessageWish::LargeBandwidth) contest.keep_largest(size_of);
+  else contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
+  // By then single runs have chosen those, and tell nothing more.
+  if (std::ranges::any_of(contest.rows, [](Row row) { return is_repeated(*row); }))
+    std::erase_if(contest.rows, [](Row row) { return !is_repeated(*row); });
+  contest.rank([](const MessageRow& row) { return -merit_of(row); });
+  contest.fastest = contest.rows.front();
+  if (wish != MessageWish::ManySenders) return;
   const double half = contest.rows.front()->messages_per_second() / 2;
   std::erase_if(contest.rows, [&](Row row) { return row->messages_per_second() < half; });
   contest.rank([](const MessageRow& row) { return row.receiver_bytes; });
-  const MessageTest& test = contest.rows.front()->test;
-  return choice(contest, fmt::format("of {} bytes from {} senders", test.size, test.senders),
-                [](const MessageRow& row) { return memory_text(row) + " at the receiver for " + rate_text(row); });
 }
 
 }  // namespace
@@ -121,23 +148,35 @@ std::string words_for_path(const MessageRow& row) {
 bool is_measured(const MessageRow& row) { return row.messages > 0 && row.elapsed.ns > 0; }
 
 Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, MessageWish wish, PathChoice path) {
-  const auto enters = [](MessageWish of) -> bool (*)(const MessageRow&) {
-    if (of == MessageWish::Latency) return [](const MessageRow& row) { return is_latency(row); };
-    if (of == MessageWish::ManySenders)
-      return [](const MessageRow& row) { return is_stream(row) && row.test.senders > 1 && row.test.threads == 1; };
-    return [](const MessageRow& row) { return is_stream(row) && is_alone(row); };
-  };
-  Contest contest(rows, path, enters(wish));
+  Contest contest(rows, path, wish);
   if (contest.rows.empty())
     return Error(ErrorCode::NotFound, fmt::format("nothing was measured over {} that tells of {}", words_for(path),
                                                   to_string(wish)));
+  hold(contest, wish);
+  // Of memory there is no noise.
+  if (wish != MessageWish::ManySenders) prefer_simple(contest, wish);
+  const MessageTest& test = contest.rows.front()->test;
   switch (wish) {
-    case MessageWish::Latency: return fastest(std::move(contest));
-    case MessageWish::SmallMessages: return most_messages(std::move(contest));
-    case MessageWish::LargeBandwidth: return most_bytes(std::move(contest));
+    case MessageWish::Latency: return choice(contest, fmt::format("for {} bytes, one way", test.size), latency_text);
+    case MessageWish::SmallMessages: return choice(contest, fmt::format("of {} bytes", test.size), rate_text);
+    case MessageWish::LargeBandwidth:
+      return choice(contest, fmt::format("in messages of {} bytes", test.size), bandwidth_text);
     case MessageWish::ManySenders: break;
   }
-  return least_memory(std::move(contest));
+  return choice(contest, fmt::format("of {} bytes from {} senders", test.size, test.senders),
+                [](const MessageRow& row) { return memory_text(row) + " at the receiver for " + rate_text(row); });
+}
+
+std::vector<std::size_t> contenders(std::span<const MessageRow> rows, MessageWish wish, PathChoice path) {
+  Contest contest(rows, path, wish);
+  hold(contest, wish);
+  if (contest.rows.size() < 2) return {};
+  contest.rows.resize(std::min(contest.rows.size(), kContenders));
+  // It says how many messages are half.
+  if (std::ranges::find(contest.rows, contest.fastest) == contest.rows.end()) contest.rows.push_back(contest.fastest);
+  std::vector<std::size_t> indices;
+  for (const Row row : contest.rows) indices.push_back(static_cast<std::size_t>(row - rows.data()));
+  return indices;
 }
 
 }  // namespace verbena::tools

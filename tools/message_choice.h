@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/message_results.h"
 
@@ -31,12 +32,19 @@ bool is_measured(const MessageRow& row);
 struct MeasuredChoice {
   MessageRow row{};    // that decided
   std::string reason;  // the numbers, and those of the next best; for people
+  std::vector<MessageRow> alike;  // others that the runs do not tell from it, the best first
 };
 // The best of the rows over that path. Latencies are compared at the smallest size measured, small messages at the
 // smallest and large ones at the largest that a single sender was measured at; many senders at the largest number of
 // them: of the kinds that carry at least half as many messages as the fastest, the one whose receiver has the least
-// memory.
+// memory. Where some were run several times, these alone count; of those that are alike it is the one that
+// messaging::recommend() names, or the first of the rows.
 // Errors: NotFound: no row measures such.
 Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, MessageWish wish, PathChoice path);
+
+// By single runs, those that may be the best, which run again before one is chosen: indices of the rows. None where
+// there is nothing to choose.
+inline constexpr std::size_t kContenders = 3;
+std::vector<std::size_t> contenders(std::span<const MessageRow> rows, MessageWish wish, PathChoice path);
 
 }  // namespace verbena::tools

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "tools/json_output.h"
 #include "tools/message_choice.h"
 #include "tools/message_model.h"
+#include "tools/message_runs.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
 #include "tools/say.h"
@@ -33,6 +35,12 @@ std::string make_plan(const MatrixFlags& flags, MessagePlan& plan) {
 
 nlohmann::json to_json(const LinearCost& cost) { return {{"us", cost.fixed}, {"ns_per_byte", cost.per_byte * 1e3}}; }
 
+nlohmann::json kinds_of(const std::vector<MessageRow>& rows) {
+  nlohmann::json names = nlohmann::json::array();
+  for (const MessageRow& row : rows) names.push_back(messaging::to_string(row.kind));
+  return names;
+}
+
 nlohmann::json json_of(std::string_view command, const MessageReport& report, const Result<void>& outcome) {
   nlohmann::json all{{"command", std::string(command)}, {"local", report.local}, {"remote", report.remote},
                      {"ok", outcome.has_value()}};
@@ -53,6 +61,9 @@ nlohmann::json json_of(std::string_view command, const MessageReport& report, co
         all["choices"].push_back({{"path", std::string(to_string(path))},
                                   {"wish", std::string(to_string(wish))},
                                   {"protocol", messaging::to_string(choice->row.kind)},
+                                  {"runs", std::max<std::size_t>(choice->row.merits.size(), 1)},
+                                  {"spread", spread_of(choice->row)},
+                                  {"within_noise", kinds_of(choice->alike)},
                                   {"reason", choice->reason}});
   return all;
 }
@@ -70,6 +81,16 @@ void print_choices(const MessageReport& report, const std::vector<PathChoice>& p
   for (const auto& [test, why] : report.failures)
     say(stdout, "failed over {}: {}, {} senders, {} threads: {}\n", words_for(test.path), test.name(), test.senders,
         test.threads, why);
+}
+
+template <class Work>
+Result<void> run_counted(MessageSession& session, std::size_t total, const Work& work) {
+  TestCounter counter(total);
+  return work({[&](const MessageTest& test) {
+                 counter.begin(test);
+                 return session.run(test);
+               },
+               [&] { return session.over(); }});
 }
 
 Result<void> write_results(std::string_view command, const MatrixFlags& flags, const MessageReport& report,
@@ -109,15 +130,14 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
       open_message_session(command, flags.client, false, [&] { return signals.requested(); }, status);
   if (!session) return status;
   MessageReport report{session->devices().address().to_string(), session->remote(), {}, {}};
-  Result<void> outcome;
-  {
-    TestCounter counter(count_tests(plan));
-    const MessageRunner runner{[&](const MessageTest& test) {
-                                 counter.begin(test);
-                                 return session->run(test);
-                               },
-                               [&] { return session->over(); }};
-    outcome = run_plan(plan, runner, report);
+  auto outcome = run_counted(*session, count_tests(plan), [&](const MessageRunner& runner) {
+    return run_plan(plan, runner, report);
+  });
+  if (outcome) {
+    const MessageContests contests = contests_of(report);
+    outcome = run_counted(*session, count_runs(contests), [&](const MessageRunner& runner) {
+      return run_contests(contests, runner, report);
+    });
   }
   session->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
   print_choices(report, plan.paths);

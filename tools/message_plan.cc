@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "tools/message_choice.h"
+#include "tools/message_runs.h"
 #include "tools/safe_path.h"
 
 namespace verbena::tools {
@@ -20,6 +22,9 @@ constexpr std::uint32_t kBatch = 16;
 constexpr std::uint64_t kBytesOfTest = 64 << 20, kBytesInFlight = 4 << 20;
 constexpr std::uint64_t kRing = 1 << 20, kRingOfMany = 64 << 10;
 constexpr std::uint64_t kHeaderBytes = 64;
+// Of a run that decides: long enough to tell, and at most so many times the messages of the first.
+constexpr Duration kEnough = Duration::milliseconds(50);
+constexpr double kMostTimes = 100;
 
 std::uint64_t bounded(std::uint64_t iterations, std::uint32_t size) {
   return std::max<std::uint64_t>(std::min(iterations, kBytesOfTest / size), 8);
@@ -47,6 +52,30 @@ MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_
   // All together as many as one.
   test.iterations = std::max<std::uint64_t>(test.iterations / senders / threads, 8);
   return test;
+}
+
+MessageTest longer(const MessageRow& row) {
+  MessageTest test = row.test;
+  const double times = static_cast<double>(kEnough.ns) / static_cast<double>(std::max<std::int64_t>(row.elapsed.ns, 1));
+  test.iterations =
+      static_cast<std::uint64_t>(static_cast<double>(test.iterations) * std::clamp(times, 1.0, kMostTimes));
+  return test;
+}
+
+Result<void> run_contest(const std::vector<std::size_t>& rows, const MessageRunner& runner, MessageReport& report) {
+  std::vector<MessageTest> tests;
+  tests.reserve(rows.size());
+  for (const std::size_t row : rows) tests.push_back(longer(report.rows[row]));
+  std::vector<std::vector<MessageRow>> runs(rows.size());
+  for (std::size_t turn = 0; turn < kDeciding; ++turn)
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      auto row = runner.run(tests[i]);
+      if (row) runs[i].push_back(std::move(*row));
+      else if (runner.over()) return std::move(row).error();
+    }
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (!runs[i].empty()) report.rows[rows[i]] = middle_of(std::move(runs[i]));
+  return {};
 }
 
 }  // namespace
@@ -98,6 +127,26 @@ Result<void> run_plan(const MessagePlan& plan, const MessageRunner& runner, Mess
       else fail(test, row.error());
     }
   }
+  return {};
+}
+
+MessageContests contests_of(const MessageReport& report) {
+  MessageContests contests;
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local, PathChoice::Auto})
+    for (const MessageWish wish : kMessageWishes)
+      if (auto rows = contenders(report.rows, wish, path); !rows.empty()) contests.push_back(std::move(rows));
+  return contests;
+}
+
+std::size_t count_runs(const MessageContests& contests) {
+  std::size_t count = 0;
+  for (const auto& rows : contests) count += kDeciding * rows.size();
+  return count;
+}
+
+Result<void> run_contests(const MessageContests& contests, const MessageRunner& runner, MessageReport& report) {
+  for (const auto& rows : contests)
+    if (auto outcome = run_contest(rows, runner, report); !outcome) return outcome;
   return {};
 }
 

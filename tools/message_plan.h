@@ -33,4 +33,14 @@ struct MessageRunner {
 // Errors: what ended it all; the report has what came before.
 Result<void> run_plan(const MessagePlan& plan, const MessageRunner& runner, MessageReport& report);
 
+// Runs that decide: of each wish over each path those that may be the best, as indices of the report's rows.
+using MessageContests = std::vector<std::vector<std::size_t>>;
+MessageContests contests_of(const MessageReport& report);
+// Of each contest in turn, kDeciding times: what slows the machine for a while slows them all. Short tests run longer
+// than before. The rows are those in the middle then. Errors: what ended it all; a test that fails now leaves its row
+// as it was.
+inline constexpr std::size_t kDeciding = 5;
+std::size_t count_runs(const MessageContests& contests);
+Result<void> run_contests(const MessageContests& contests, const MessageRunner& runner, MessageReport& report);
+
 }  // namespace verbena::tools

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "tools/message_choice.h"
+#include "tools/message_runs.h"
 #include "tools/test_message_rows.h"
 
 namespace verbena::tools {
@@ -73,6 +74,38 @@ TEST(MessagePlan, is_enough_for_a_model_and_a_choice_for_every_wish) {
   for (const MessageWish wish : kMessageWishes)
     for (const PathChoice path : {PathChoice::Roce, PathChoice::Local})
       EXPECT_TRUE(recommend_measured(report.rows, wish, path)) << to_string(wish);
+}
+
+TEST(MessagePlan, runs_the_best_again_in_turn_before_anybody_chooses) {
+  MessageReport report;
+  std::vector<MessageTest> run;
+  const MessageRunner runner{[&run](const MessageTest& test) -> Result<MessageRow> {
+                               run.push_back(test);
+                               return measured(test);
+                             },
+                             [] { return false; }};
+  const MessagePlan plan;
+  ASSERT_TRUE(run_plan(plan, runner, report));
+  const MessageContests contests = contests_of(report);
+  EXPECT_EQ(contests.size(), 2 * std::size(kMessageWishes));
+  EXPECT_EQ(count_runs(contests), 2 * std::size(kMessageWishes) * kContenders * kDeciding);
+  run.clear();
+  ASSERT_TRUE(run_contests(contests, runner, report));
+  ASSERT_EQ(run.size(), count_runs(contests));
+  for (std::size_t i = 0; i + 1 < run.size(); ++i) EXPECT_NE(run[i].kind, run[i + 1].kind);
+  EXPECT_EQ(report.rows.size(), count_tests(plan));
+  std::size_t repeated = 0;
+  for (const MessageRow& row : report.rows) repeated += is_repeated(row) ? 1u : 0u;
+  EXPECT_EQ(repeated * kDeciding, run.size());
+  for (const MessageWish wish : kMessageWishes) {
+    const auto choice = recommend_measured(report.rows, wish, PathChoice::Roce);
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->row.merits.size(), kDeciding);
+  }
+  // Of one kind there is nothing to choose.
+  MessageReport single;
+  ASSERT_TRUE(run_plan({{test_kind("direct-read")}}, runner, single));
+  EXPECT_TRUE(contests_of(single).empty());
 }
 
 TEST(MessagePlan, goes_on_behind_a_test_that_fails_and_passes_by_a_path_that_is_not_there) {

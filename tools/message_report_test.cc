@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tools/message_choice.h"
+#include "tools/message_runs.h"
 #include "tools/message_kinds.h"
 #include "tools/test_message_rows.h"
 
@@ -80,6 +81,34 @@ TEST(MessageChoice, compares_only_what_can_be_compared) {
   EXPECT_THAT(chosen(rows, MessageWish::Latency), HasSubstr("send-receive: 2.01"));
   EXPECT_THAT(chosen(rows, MessageWish::SmallMessages), HasSubstr("buffered-write/reversed/read: 3.94"));
   EXPECT_EQ(chosen(rows, MessageWish::Latency, PathChoice::Local), "direct-read: 0.10 µs for 8 bytes, one way");
+}
+
+TEST(MessageChoice, says_what_the_runs_do_not_tell_apart_and_takes_what_is_recommended) {
+  const auto repeated = [](const char* kind, double typical, double noise) {
+    std::vector<MessageRow> runs;
+    for (const double factor : {1.0, 1 + noise, 1 - noise}) {
+      runs.push_back(test_row(test_kind(kind), MessageMeasure::Latency, 8, kQuick));
+      runs.back().typical = typical * factor;
+    }
+    return middle_of(std::move(runs));
+  };
+  // A single run that was better than all, and does not count.
+  std::vector<MessageRow> rows{test_row(test_kind("buffered-read"), MessageMeasure::Latency, 8, {{0, 0}, {0.1, 0}, {}}),
+                               repeated("send-receive", 1.02, 0.1), repeated("direct-write", 1, 0.1),
+                               repeated("shared-write", 2, 0.1)};
+  EXPECT_EQ(chosen(rows, MessageWish::Latency),
+            "send-receive: 1.02 µs for 8 bytes, one way; within the noise of these runs: direct-write with 1.00 µs");
+  rows.push_back(repeated("buffered-write/reversed", 1.05, 0.01));
+  const auto choice = recommend_measured(rows, MessageWish::Latency, PathChoice::Roce);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->reason,
+            "buffered-write/reversed: 1.05 µs for 8 bytes, one way; within the noise of these runs: direct-write with "
+            "1.00 µs, send-receive with 1.02 µs");
+  EXPECT_EQ(choice->alike.size(), 2u);
+  for (MessageRow& row : rows)
+    if (is_repeated(row)) row = repeated(to_string(row.kind).c_str(), row.typical, 0.001);
+  EXPECT_EQ(chosen(rows, MessageWish::Latency),
+            "direct-write: 1.00 µs for 8 bytes, one way; next is send-receive with 1.02 µs");
 }
 
 TEST(MessageChoice, says_when_nothing_tells) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tools/message_runs.h"
 #include "tools/safe_path.h"
 
 namespace verbena::tools {
@@ -101,6 +102,10 @@ nlohmann::json to_json(const MessageRow& row) {
                      {"overhead_us", row.overhead},
                      {"sender_bytes", row.sender_bytes},
                      {"receiver_bytes", row.receiver_bytes}};
+  if (is_repeated(row)) {
+    all["runs"] = row.merits.size();
+    all["spread"] = spread_of(row);
+  }
   if (row.test.measure == MessageMeasure::Latency)
     all["time_us"] = {{"min", row.minimum}, {"typical", row.typical}, {"avg", row.average},  {"stdev", row.deviation},
                       {"p99", row.p99},     {"p99.9", row.p999},      {"max", row.maximum}};

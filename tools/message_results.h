@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/path_taken.h"
 #include "verbena/base/device_info.h"
@@ -66,6 +67,7 @@ struct MessageRow {
   double minimum = 0, typical = 0, average = 0, deviation = 0, p99 = 0, p999 = 0, maximum = 0;
   double overhead = 0;  // of the sender's thread for a message: what try_send() took, on average
   std::uint64_t sender_bytes = 0, receiver_bytes = 0;  // registered memory
+  std::vector<double> merits{};  // of a test that was run several times, all its runs; see message_runs.h
 
   double messages_per_second() const {
     return elapsed.ns == 0 ? 0 : static_cast<double>(messages) * 1e9 / static_cast<double>(elapsed.ns);

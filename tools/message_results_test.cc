@@ -124,6 +124,11 @@ TEST(MessageRowJson, tells_what_was_measured_and_times_of_a_latency_alone) {
   EXPECT_EQ(json["sender_bytes"], 4096);
   EXPECT_EQ(json["receiver_bytes"], 8192);
   EXPECT_FALSE(json.contains("time_us"));
+  EXPECT_FALSE(json.contains("runs") || json.contains("spread"));
+  row.merits = {2000, 3000, 1500};
+  json = to_json(row);
+  EXPECT_EQ(json["runs"], 3);
+  EXPECT_EQ(json["spread"], 1);
   row.test.measure = MessageMeasure::Latency;
   row.p999 = 12.5;
   json = to_json(row);

@@ -35,6 +35,16 @@ std::uint64_t iterations_of(MessageMeasure goal, std::uint32_t size, std::uint32
   return std::max<std::uint64_t>(std::min(messages, fitting) / senders, 16);
 }
 
+messaging::Requirements requirements_of(const TuneSettings& settings) {
+  messaging::Requirements wanted;
+  wanted.lowest_latency = settings.goal == MessageMeasure::Latency;
+  wanted.many_small = settings.goal == MessageMeasure::Rate;
+  wanted.large_without_copy = settings.goal == MessageMeasure::Bandwidth;
+  wanted.senders = settings.senders;
+  wanted.receiver_sleeps = settings.sleeping;
+  return wanted;
+}
+
 class Search {
  public:
   Search(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over)
@@ -103,14 +113,10 @@ class Search {
     if (ended_ || !sensible(test)) return;
     for (const TuneStep& step : outcome_.steps)
       if (key_of(step.test) == key_of(test)) return;
-    TuneStep step{test, {}, {}, {}};
+    TuneStep step{test, {}, {}};
     auto row = measure(test);
-    if (row) {
-      step.merits.push_back(merit_of(*row));
-      step.row = std::move(*row);
-    } else {
-      step.why = printable(row.error().to_string());
-    }
+    if (row) step.row = std::move(*row);
+    else step.why = printable(row.error().to_string());
     outcome_.steps.push_back(std::move(step));
     if (!row) return;
     const std::size_t now = outcome_.steps.size() - 1;
@@ -128,7 +134,7 @@ class Search {
   }
 
   // The best of many single runs is mostly luck, so these do not count again. In turn: what slows the machine for a
-  // while slows them all. The best of a test's runs: what else the machine does makes it slower, and never faster.
+  // while slows them all.
   void decide() {
     std::vector<std::size_t> again = best_steps();
     std::vector<std::vector<MessageRow>> rows(again.size());
@@ -136,16 +142,27 @@ class Search {
       for (std::size_t i = 0; i < again.size() && !ended_; ++i)
         if (auto row = measure(outcome_.steps[again[i]].test)) rows[i].push_back(std::move(*row));
     for (std::size_t i = 0; i < again.size(); ++i) {
-      if (rows[i].empty()) continue;
-      TuneStep& step = outcome_.steps[again[i]];
-      for (const MessageRow& row : rows[i]) step.merits.push_back(merit_of(row));
-      step.row = *std::ranges::max_element(rows[i], {}, merit_of);
+      if (!rows[i].empty()) outcome_.steps[again[i]].row = middle_of(std::move(rows[i]));
     }
     std::erase_if(again, [this](std::size_t step) { return !outcome_.steps[step].repeated(); });
     if (again.empty()) return;
     if (!outcome_.steps[*best_].repeated()) best_ = again.front();  // it does not go any more
     for (const std::size_t step : again)
       if (is_better(step)) best_ = step;
+    prefer_simple(again);
+  }
+  void prefer_simple(std::vector<std::size_t> steps) {
+    std::ranges::sort(steps);
+    std::erase_if(steps, [this](std::size_t step) {
+      return step != *best_ && !are_alike(*outcome_.steps[step].row, *outcome_.steps[*best_].row);
+    });
+    const auto recommended = messaging::recommend(requirements_of(settings_));
+    const auto taken = std::ranges::find_if(steps, [&](std::size_t step) {
+      return recommended && outcome_.steps[step].test.kind == recommended->kind;
+    });
+    best_ = taken == steps.end() ? steps.front() : *taken;
+    for (const std::size_t step : steps)
+      if (step != *best_) outcome_.alike.push_back(*outcome_.steps[step].row);
   }
   // Those that did most, and the one to keep.
   std::vector<std::size_t> best_steps() const {
@@ -230,17 +247,6 @@ MessageTest first_test(const TuneSettings& settings, const Kind& kind) {
   test.ring_bytes = std::max(kUsualRing, least_ring(settings.size));
   test.iterations = iterations_of(settings.goal, settings.size, settings.senders);
   return test;
-}
-
-double TuneStep::spread() const {
-  if (merits.empty()) return 0;
-  const auto [worst, best] = std::ranges::minmax(merits);
-  return worst > 0 ? best / worst - 1 : 0;
-}
-
-double merit_of(const MessageRow& row) {
-  if (row.test.measure == MessageMeasure::Latency) return row.typical > 0 ? 1 / row.typical : 0;
-  return row.messages_per_second();
 }
 
 Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over) {

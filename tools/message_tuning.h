@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/message_results.h"
+#include "tools/message_runs.h"
 
 namespace verbena::tools {
 
@@ -29,27 +29,22 @@ MessageTest first_test(const TuneSettings& settings, const messaging::Kind& kind
 
 struct TuneStep {
   MessageTest test{};
-  std::optional<MessageRow> row{};  // nothing: it failed. Of a repeated one: the best of the repetitions
+  std::optional<MessageRow> row{};  // nothing: it failed. Of one that ran again: the one in the middle of those runs
   std::string why{};                // then; printable
-  std::vector<double> merits{};     // of all its runs
-  // It was among the best, and measured again.
-  bool repeated() const { return merits.size() > 1; }
-  // How much better the best of its runs was than the worst: 0.2 is 20 % better.
-  double spread() const;
+  bool repeated() const { return row && is_repeated(*row); }
 };
 struct TuneOutcome {
   MessageRow best{};
   MessageRow usual{};           // what the defaults of the kind that is best do
   std::vector<TuneStep> steps;  // all that was measured, in order
+  std::vector<MessageRow> alike;  // others than the best that the runs do not tell from it
 };
-
-// Better is a larger number: 1 / microseconds, or messages per second.
-double merit_of(const MessageRow& row);
 
 // Searches one coordinate after the other, from the best so far: protocol, window, batch, inline or not, ring and how
 // it is mapped; and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good,
 // or better at all with no more memory: less is noise. The best by then, and the kBestRepeated that did most, run
-// kRepeats times more, in turn: the best of each of these decides. `run` measures; `over`: it will not any more.
+// kRepeats times more, in turn: what is in the middle of each of these decides, and of those that are alike then it is
+// what messaging::recommend() names, or came first. `run` measures; `over`: it will not any more.
 // Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
 inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;

@@ -61,12 +61,12 @@ TEST(MessageTuning, finds_the_best_protocol_window_batch_and_ring) {
 }
 
 TEST(MessageTuning, does_not_decide_by_one_lucky_run) {
-  // At first it does much better than ever again; of the three other runs the best is what it does.
+  // At first it does much better than ever again; of the three other runs the one in the middle is what it does.
   std::size_t runs = 0;
   Machine machine{[&runs](const MessageTest& test) -> Result<double> {
     if (test.kind == test_kind("direct-write")) return 1.5e5;
     if (test.kind != test_kind("shared-receive") || test.inline_bytes == 0) return 1e5;
-    constexpr double kDone[] = {4e5, 0.5e5, 1.1e5, 1.2e5};
+    constexpr double kDone[] = {4e5, 0.9e5, 1.1e5, 1.2e5};
     return kDone[runs++ % 4];
   }};
   const auto outcome = machine.tuned({.goal = MessageMeasure::Latency});
@@ -74,13 +74,38 @@ TEST(MessageTuning, does_not_decide_by_one_lucky_run) {
   EXPECT_EQ(outcome->best.kind, test_kind("direct-write"));
   for (const TuneStep& step : outcome->steps) {
     if (step.test.kind == test_kind("shared-receive") && step.repeated()) {
-      EXPECT_NEAR(merit_of(*step.row), 0.12, 1e-6);
-      EXPECT_NEAR(step.spread(), 7, 1e-6);
-      EXPECT_GT(step.spread(), kUnsteady);
+      EXPECT_NEAR(merit_of(*step.row), 0.11, 1e-6);
+      EXPECT_NEAR(spread_of(*step.row), 1.0 / 3, 1e-6);
+      EXPECT_GT(spread_of(*step.row), kUnsteady);
     } else {
-      EXPECT_EQ(step.spread(), 0);
+      EXPECT_EQ(spread_of(*step.row), 0);
     }
   }
+  EXPECT_TRUE(outcome->alike.empty());
+}
+
+TEST(MessageTuning, takes_what_is_recommended_where_the_runs_do_not_tell_which_is_best) {
+  const auto tuned = [](const char* beside) {
+    std::map<std::string, std::size_t> runs;
+    Machine machine{[&runs, beside](const MessageTest& test) -> Result<double> {
+      const double noise = runs[to_string(test.kind)]++ % 2 == 0 ? 1 : 0.8;
+      if (test.kind == test_kind("direct-read")) return 3e5 * noise;
+      return test.kind == test_kind(beside) ? 2.8e5 * noise : 1e5;
+    }};
+    return machine.tuned({.goal = MessageMeasure::Latency});
+  };
+  const auto recommended = messaging::recommend({.lowest_latency = true});
+  ASSERT_TRUE(recommended);
+  auto outcome = tuned("buffered-write/reversed");
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->best.kind, recommended->kind);
+  ASSERT_EQ(outcome->alike.size(), 1u);
+  EXPECT_EQ(outcome->alike.front().kind, test_kind("direct-read"));
+  // Neither is: the plainer, which came first.
+  outcome = tuned("shared-write");
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->best.kind, test_kind("shared-write"));
+  EXPECT_EQ(outcome->alike.size(), 1u);
 }
 
 TEST(MessageTuning, repeats_its_runs_in_turn_and_leaves_what_does_not_go_again) {

@@ -15,7 +15,9 @@ void add_protocols_command(CLI::App& bench, int& status) {
       "protocols",
       "Measure all message protocols and say which to take: by size, over each path, many senders, many threads.\n"
       "  verbena bench protocols             on this machine\n"
-      "  verbena bench protocols HOST        with a `verbena bench message` there");
+      "  verbena bench protocols HOST        with a `verbena bench message` there\n"
+      "What does best in one run is measured again before it is recommended, and what those runs do not tell apart is\n"
+      "named.");
   add_message_client_flags(*command, flags->client);
   add_kinds_flag(*command, "--kinds,--protocol", flags->kinds);
   command->add_option("--path", flags->path, "By shared memory (local), packets (roce), or what comes by itself (auto) "

@@ -59,11 +59,11 @@ Result<MessageRow> run_a_while(MessageSession& session, MessageTest test) {
   return session.run(test);
 }
 
-std::string spread_text(const TuneStep& step) {
-  const double spread = step.spread();
+std::string spread_text(const MessageRow& row) {
+  const double spread = spread_of(row);
   const std::string how = spread < 1 ? fmt::format("{:.0f} % better than", spread * 100)
                                      : fmt::format("{:.3g} times as good as", spread + 1);
-  return fmt::format("the best of {} runs was {} the worst", step.merits.size(), how);
+  return fmt::format("the best of {} runs was {} the worst", row.merits.size(), how);
 }
 
 // Each kind with the best that it did, the best first.
@@ -91,19 +91,19 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
   if (settings_text(usual) != settings_text(best) || usual.kind != best.kind)
     say(stdout, "; {}, {}: {}", to_string(usual.kind), settings_text(usual), result_text(outcome.usual));
   say(stdout, "\n");
+  for (const MessageRow& row : outcome.alike)
+    say(stdout, "within the noise of these runs: {}, {}: {}\n", to_string(row.test.kind), settings_text(row.test),
+        result_text(row));
   for (const TuneStep& step : outcome.steps)
-    if (step.repeated() && step.spread() > kUnsteady)
+    if (step.repeated() && spread_of(*step.row) > kUnsteady)
       say(stdout, "unsteady: {}, {}: {}; another tuning may choose otherwise\n", to_string(step.test.kind),
-          settings_text(step.test), spread_text(step));
+          settings_text(step.test), spread_text(*step.row));
   say(stdout, "\nAt both ends:\n\n{}", options_code(best));
 }
 
 nlohmann::json step_json(const TuneStep& step) {
   if (!step.row) return {{"test", to_json(step.test)}, {"why", step.why}};
-  nlohmann::json json = to_json(*step.row);
-  json["runs"] = step.merits.size();
-  json["spread"] = step.spread();
-  return json;
+  return to_json(*step.row);
 }
 
 Result<void> write_json(const TuneFlags& flags, MessageSession& session, const Result<TuneOutcome>& outcome) {
@@ -122,6 +122,8 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
     all["best"] = to_json(outcome->best);
     all["usual"] = to_json(outcome->usual);
     all["options"] = options_code(outcome->best.test);
+    all["within_noise"] = nlohmann::json::array();
+    for (const MessageRow& row : outcome->alike) all["within_noise"].push_back(to_json(row));
     all["steps"] = nlohmann::json::array();
     for (const TuneStep& step : outcome->steps) all["steps"].push_back(step_json(step));
   }
