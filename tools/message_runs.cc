@@ -41,7 +41,7 @@ double spread_of(const MessageRow& row) {
 
 bool are_alike(const MessageRow& one, const MessageRow& other) {
   if (!is_repeated(one) || !is_repeated(other)) return false;
-  const auto [less, more] = std::minmax(merit_of(one), merit_of(other));
+  const auto [less, more] = std::minmax({merit_of(one), merit_of(other)});
   return more - less <= std::max(width_of(one.merits), width_of(other.merits)) && more <= kHalfMore * less;
 }
 
