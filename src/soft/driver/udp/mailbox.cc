@@ -99,7 +99,8 @@ bool Mailbox::take(std::optional<Stray>& out) {
   Head head;
   if (!is_ours(message) || (message.msg_flags & MSG_TRUNC) != 0 || size <= sizeof head) return true;
   std::memcpy(&head, letter_.data(), sizeof head);
-  if (head.segment_bytes == 0) return true;
+  // Whoever answers sends by a socket of our address's family.
+  if (head.segment_bytes == 0 || head.source.is_ipv4() != local_.is_ipv4()) return true;
   Stray stray;
   stray.path.source = head.source;
   stray.path.destination = local_;

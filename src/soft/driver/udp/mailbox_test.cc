@@ -64,6 +64,18 @@ TEST(Mailbox, descriptors_that_come_with_a_letter_are_not_taken) {
   }
 }
 
+TEST(Mailbox, a_letter_from_an_address_of_another_family_is_not_fit_to_be_taken) {
+  auto box = Mailbox::open(kIncarnation, kLocal);
+  auto from = Mailbox::open(kIncarnation + 1, kLocal);
+  ASSERT_TRUE(box && from);
+  wire::Path path;
+  path.source = *Gid::parse("::1");
+  ASSERT_TRUE(from->send(kIncarnation, path, std::vector<std::byte>(100), 100));
+  std::optional<Stray> stray;
+  EXPECT_TRUE(box->take(stray));
+  EXPECT_FALSE(stray);
+}
+
 TEST(Mailbox, a_letter_of_a_member_comes_whole) {
   auto box = Mailbox::open(kIncarnation, kLocal);
   auto from = Mailbox::open(kIncarnation + 1, kLocal);
