@@ -9,6 +9,16 @@ namespace verbena {
 
 namespace {
 
+// What `variable` says where the program does not.
+Result<void> take_users(const char* variable, std::optional<std::vector<std::uint32_t>>& users) {
+  const auto text = environment_value(variable);
+  if (!text || users) return {};
+  users = parse_users(*text);
+  if (users) return {};
+  return Error(ErrorCode::InvalidArgument, std::string("open device: ") + variable + " is '" + *text +
+                                               "'; set it to numbers of users, with commas between");
+}
+
 // "soft-lo (127.0.0.1), soft-eth0 (192.0.2.1: no permission)"
 std::string describe_devices() {
   std::string text;
@@ -34,8 +44,10 @@ Device::~Device() = default;
 
 std::vector<DeviceInfo> Device::list() {
   std::vector<DeviceInfo> all;
+  OpenOptions options;
+  if (const auto users = environment_value("VERBENA_ADDRESS_USERS")) options.address_users = parse_users(*users);
   for (const provider::Provider* provider : provider::providers())
-    for (DeviceInfo& info : provider->list()) all.push_back(std::move(info));
+    for (DeviceInfo& info : provider->list(options)) all.push_back(std::move(info));
   return all;
 }
 
@@ -54,12 +66,8 @@ Result<Device> Device::open(const OpenOptions& options) {
     told.pull = *copy == "auto";
   }
   if (!told.local_dir) told.local_dir = environment_value("VERBENA_LOCAL_DIR");
-  if (const auto users = environment_value("VERBENA_LOCAL_USERS"); users && !told.local_users) {
-    told.local_users = parse_users(*users);
-    if (!told.local_users)
-      return Error(ErrorCode::InvalidArgument, "open device: VERBENA_LOCAL_USERS is '" + *users +
-                                                   "'; set it to numbers of users, with commas between");
-  }
+  if (auto taken = take_users("VERBENA_LOCAL_USERS", told.local_users); !taken) return std::move(taken).error();
+  if (auto taken = take_users("VERBENA_ADDRESS_USERS", told.address_users); !taken) return std::move(taken).error();
   const auto wanted = options.pcap_file.empty() ? environment_value("VERBENA_PCAP") : std::nullopt;
   if (!wanted) return open_as_told(told);
   const auto file = file_of_own(*wanted);

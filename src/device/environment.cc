@@ -56,6 +56,10 @@ std::vector<EnvironmentVariable> environment() {
       {"VERBENA_LOCAL_USERS",
        "numbers of other users, commas between, with whom memory is shared, by two copies, where they name this one",
        "none", {}},
+      {"VERBENA_ADDRESS_USERS",
+       "numbers of the users, commas between, who share addresses; all name the same, and trust each other with all "
+       "packets",
+       "none", {}},
   };
   for (EnvironmentVariable& one : all) one.value = environment_value(one.name.c_str());
   return all;

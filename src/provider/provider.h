@@ -235,8 +235,9 @@ class Provider {
  public:
   virtual ~Provider() = default;
   virtual std::string name() const = 0;
-  // Every device of this kind, usable or not, each with its reason. The one open() takes for an empty name is first.
-  virtual std::vector<DeviceInfo> list() const = 0;
+  // Every device of this kind, usable or not by these options, each with its reason. The one open() takes for an empty
+  // name is first.
+  virtual std::vector<DeviceInfo> list(const OpenOptions& options) const = 0;
   virtual Result<std::unique_ptr<Context>> open(const OpenOptions& options) const = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of two users on one host, each at an address of its own.
+// Programs of two users on one host, each at an address of its own; whom an address is shared with.
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -61,6 +62,28 @@ TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
   EXPECT_THAT(*said, HasSubstr("shared memory with local peer (process " + std::to_string(::getpid())));
   EXPECT_THAT(*said, HasSubstr("two copies, since it is of another user"));
   EXPECT_THAT(words, HasSubstr("two copies, since it is of another user"));
+}
+
+TEST(AddressUsers, are_of_the_program_or_else_of_the_environment) {
+  const auto explained = [](const OpenOptions& options = {}) {
+    std::string text;
+    for (const std::string& line : must(Device::open(options)).explain()) text += line + "\n";
+    return text;
+  };
+  const std::uint32_t own = ::geteuid();
+  const std::string next = std::to_string(own + 1), last = std::to_string(own + 2);
+  ASSERT_EQ(::setenv("VERBENA_ADDRESS_USERS", (last + "," + next).c_str(), 1), 0);
+  EXPECT_THAT(explained(), HasSubstr("processes of users " + std::to_string(own) + ", " + next + ", " + last + " may"));
+  EXPECT_THAT(explained({.address_users = {{own + 1}}}),
+              HasSubstr("processes of users " + std::to_string(own) + ", " + next + " may come"));
+  EXPECT_THAT(explained({.address_users = {{}}}), HasSubstr("processes of this user may come"));
+  for (const char* list : {"alice", "1,", "-1", "4294967296"}) {
+    ASSERT_EQ(::setenv("VERBENA_ADDRESS_USERS", list, 1), 0);
+    test::expect_error(Device::open(), ErrorCode::InvalidArgument, "VERBENA_ADDRESS_USERS is '", list,
+                       "numbers of users");
+  }
+  ::unsetenv("VERBENA_ADDRESS_USERS");
+  EXPECT_THAT(explained(), HasSubstr("processes of this user may come"));
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ def variables_are_told(setting):
     output, _ = run(setting, "config", "--json", VERBENA_PCAP="/tmp/x\x1b.pcapng", VERBENA_COUNTERS="")
     told = json.loads(output)
     by_name = {one["name"]: one for one in told["variables"]}
-    known = ["VERBENA_COUNTERS", "VERBENA_LOCAL_COPY", "VERBENA_LOCAL_DIR", "VERBENA_LOCAL_USERS", "VERBENA_PATH",
-             "VERBENA_PCAP"]
+    known = ["VERBENA_ADDRESS_USERS", "VERBENA_COUNTERS", "VERBENA_LOCAL_COPY", "VERBENA_LOCAL_DIR",
+             "VERBENA_LOCAL_USERS", "VERBENA_PATH", "VERBENA_PCAP"]
     check(sorted(by_name) == known and not told["unknown"], output)
     check(by_name["VERBENA_PCAP"]["from"] == "environment" and "\\x1b" in by_name["VERBENA_PCAP"]["value"], output)
     check(by_name["VERBENA_COUNTERS"]["from"] == "default" and by_name["VERBENA_COUNTERS"]["value"] is None, output)

@@ -73,6 +73,13 @@ struct OpenOptions {
   // PathChoice::Roce it is not looked at. open() fails with InvalidArgument for a number that stands for many. Nothing:
   // what VERBENA_LOCAL_USERS says (numbers, commas between), or none.
   std::optional<std::vector<std::uint32_t>> local_users{};
+  // The users, by number, whose processes share an address with this device's. All who share one name the same users,
+  // each his own or not; who names others is refused, and says so (AddressInUse). Who is named is trusted with
+  // everything at the address: he holds the sockets of all, and can read, forge and hold up whatever packet comes to or
+  // goes from any process there. What memory they share is another question: local_users. Numbers are those of one user
+  // namespace, and up to 64. open() fails with InvalidArgument for a number that stands for many. Nothing: what
+  // VERBENA_ADDRESS_USERS says (numbers, commas between), or none: processes of this user alone share it.
+  std::optional<std::vector<std::uint32_t>> address_users{};
   bool service_thread = true;              // lets peers read and write while this process computes or sleeps
 };
 

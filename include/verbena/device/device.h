@@ -45,14 +45,15 @@ struct DeviceEvent {
 // Source: the first provider that has the wanted device; src/provider/registry.cc lists them.
 class Device {
  public:
-  // Every device of every provider, usable or not, each with its reason.
+  // Every device of every provider, usable or not by open() without options, each with its reason.
   static std::vector<DeviceInfo> list();
 
   // Opens the device named by name or address in options.device. With an empty name: the software device on the first
   // free address of the loopback network, 127.0.0.1, 127.0.0.2 ..., so that processes of one host meet without options.
-  // An address that is named may be opened by several processes of one user, and several times by each: every device
-  // has listeners and queue pair numbers of its own. In a child that the process forks the devices it inherits are cut
-  // off: what it does with them, ending them among it, reaches nobody. It may open its own.
+  // An address that is named may be opened by several processes of one user, or of users who all name each other
+  // (OpenOptions::address_users), and several times by each: every device has listeners and queue pair numbers of its
+  // own. In a child that the process forks the devices it inherits are cut off: what it does with them, ending them
+  // among it, reaches nobody. It may open its own.
   // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody holds the RoCE port there
   // and does not share it; the text says who), AddressNotAvailable, ResourceExhausted (64 devices are there),
   // PermissionDenied, IoError.

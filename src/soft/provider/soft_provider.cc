@@ -38,7 +38,8 @@ bool is_held(const std::vector<udp::UdpSocketRow>& holders, const Gid& address) 
                      [&](const auto& row) { return row.is_wildcard() || row.address == address; });
 }
 
-void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::UdpSocketRow>& holders) {
+void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::UdpSocketRow>& holders,
+           const udp::AddressUsers& users) {
   if (!local.up) {
     info.reason = "interface " + local.interface_name + " is down";
   } else if (info.active_mtu == 0) {
@@ -49,9 +50,9 @@ void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::U
         std::none_of(holders.begin(), holders.end(), [](const auto& row) { return row.is_wildcard(); });
     info.reason = info.usable ? "the default: takes the first free address of 127.0.0.0/8 when it is opened"
                               : udp::describe_port_owner(local.gid, kRocePort);
-  } else if (is_held(holders, local.gid) && udp::rendezvous::exists(udp::rendezvous::name_of(local))) {
+  } else if (is_held(holders, local.gid) && udp::rendezvous::exists(udp::rendezvous::name_of(local, users))) {
     info.usable = true;
-    info.reason = "processes of this user share it";
+    info.reason = "processes of " + users.to_string() + " share it";
   } else if (is_held(holders, local.gid)) {
     info.reason = udp::describe_port_owner(local.gid, kRocePort);
   } else {
@@ -61,7 +62,7 @@ void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::U
 }
 
 // The loopback device first: it is the default.
-std::vector<std::pair<DeviceInfo, LocalAddress>> list_devices() {
+std::vector<std::pair<DeviceInfo, LocalAddress>> list_devices(const udp::AddressUsers& users = {}) {
   std::vector<std::pair<DeviceInfo, LocalAddress>> all;
   auto addresses = udp::list_local_addresses();
   if (!addresses) return all;
@@ -78,7 +79,7 @@ std::vector<std::pair<DeviceInfo, LocalAddress>> list_devices() {
     info.interface_mtu = local.mtu;
     info.active_mtu = udp::path_mtu_for(local.mtu);
     info.port_active = local.up;
-    judge(info, local, holders);
+    judge(info, local, holders, users);
     all.emplace_back(std::move(info), local);
   }
   return all;
@@ -124,9 +125,10 @@ class SoftProvider final : public provider::Provider {
  public:
   std::string name() const override { return "soft"; }
 
-  std::vector<DeviceInfo> list() const override {
+  std::vector<DeviceInfo> list(const OpenOptions& options) const override {
     std::vector<DeviceInfo> infos;
-    for (auto& [info, local] : list_devices()) infos.push_back(info);
+    const auto users = udp::AddressUsers::with(options.address_users.value_or(std::vector<std::uint32_t>{}));
+    for (auto& [info, local] : list_devices(users ? *users : udp::AddressUsers{})) infos.push_back(info);
     return infos;
   }
 
@@ -141,6 +143,7 @@ class SoftProvider final : public provider::Provider {
     device_options.pull = options.pull.value_or(true);
     device_options.local_dir = options.local_dir.value_or("");
     if (options.local_users) device_options.local_users = *options.local_users;
+    if (options.address_users) device_options.address_users = *options.address_users;
     device_options.service_thread = options.service_thread;
     device_options.nic.cm = connection_management();
     auto device = open_udp_device(device_options);

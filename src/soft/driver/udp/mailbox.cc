@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/this_user.h"
 #include "soft/driver/udp/rendezvous.h"
 
 namespace verbena::soft::udp {
@@ -40,23 +39,23 @@ struct Name {
   sockaddr* any() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-// Whether the kernel says that the sender is of our user.
-bool is_ours(msghdr& message) {
+// Whether the kernel says that the sender is of these users.
+bool is_from(const AddressUsers& users, msghdr& message) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_CREDENTIALS) continue;
     ucred sender{};
     std::memcpy(&sender, CMSG_DATA(item), sizeof sender);
-    return is_this_user(sender.uid);
+    return users.include(sender.uid);
   }
   return false;
 }
 
 }  // namespace
 
-Mailbox::Mailbox(Descriptor socket, const Gid& local)
-    : socket_(std::move(socket)), local_(local), letter_(sizeof(Head) + kMostBytes) {}
+Mailbox::Mailbox(Descriptor socket, const Gid& local, const AddressUsers& users)
+    : socket_(std::move(socket)), local_(local), users_(users), letter_(sizeof(Head) + kMostBytes) {}
 
-Result<Mailbox> Mailbox::open(std::uint64_t incarnation, const Gid& local) {
+Result<Mailbox> Mailbox::open(std::uint64_t incarnation, const Gid& local, const AddressUsers& users) {
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
   Name at(incarnation);
@@ -65,7 +64,7 @@ Result<Mailbox> Mailbox::open(std::uint64_t incarnation, const Gid& local) {
       ::bind(socket.get(), at.any(), at.size) != 0)
     return Error::from_errno(errno, "open a mailbox to share the address");
   rendezvous::take_no_descriptors(socket.get());
-  return Mailbox(std::move(socket), local);
+  return Mailbox(std::move(socket), local, users);
 }
 
 bool Mailbox::send(std::uint64_t incarnation, const wire::Path& path, std::span<const std::byte> bytes,
@@ -97,7 +96,7 @@ bool Mailbox::take(std::optional<Stray>& out) {
   if (got < 0) return errno == EINTR;
   const auto size = static_cast<std::size_t>(got);
   Head head;
-  if (!is_ours(message) || (message.msg_flags & MSG_TRUNC) != 0 || size <= sizeof head) return true;
+  if (!is_from(users_, message) || (message.msg_flags & MSG_TRUNC) != 0 || size <= sizeof head) return true;
   std::memcpy(&head, letter_.data(), sizeof head);
   // Whoever answers sends by a socket of our address's family.
   if (head.segment_bytes == 0 || head.source.is_ipv4() != local_.is_ipv4()) return true;

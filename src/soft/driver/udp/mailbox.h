@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the processes that share an address hand each other what reached the wrong one. A mailbox is a Unix datagram
-// socket whose abstract name only members can know; it takes letters of its own user alone.
+// socket whose abstract name only members can know; it takes letters of the users who share the address alone.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "soft/driver/descriptor.h"
+#include "soft/driver/udp/address_users.h"
 #include "soft/wire/path.h"
 #include "verbena/base/result.h"
 
@@ -27,7 +28,7 @@ struct Stray {
 class Mailbox {
  public:
   // `incarnation`: random, of the process that reads. `local`: the address they share.
-  static Result<Mailbox> open(std::uint64_t incarnation, const Gid& local);
+  static Result<Mailbox> open(std::uint64_t incarnation, const Gid& local, const AddressUsers& users = {});
 
   int fd() const { return socket_.get(); }
   // Any thread. False when nobody reads there or the box is full: lost, as on any network.
@@ -37,10 +38,11 @@ class Mailbox {
   bool take(std::optional<Stray>& out);
 
  private:
-  Mailbox(Descriptor socket, const Gid& local);
+  Mailbox(Descriptor socket, const Gid& local, const AddressUsers& users);
 
   Descriptor socket_;
   Gid local_;
+  AddressUsers users_;
   std::vector<std::byte> letter_;
 };
 

@@ -15,14 +15,13 @@
 #include <cstring>
 
 #include "base/holdings.h"
-#include "base/this_user.h"
 #include "soft/driver/udp/socket_address.h"
 
 namespace verbena::soft::udp::rendezvous {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5645'5242;
-constexpr std::uint32_t kVersion = 1;  // of the greeting, the table, the filter and the mail between members
+constexpr std::uint32_t kVersion = 2;  // of the greeting, the table, the filter and the mail between members
 constexpr std::size_t kMostDescriptors = 253;  // SCM_MAX_FD
 constexpr std::chrono::seconds kPatience{10};  // with members on a machine that is busy elsewhere
 constexpr int kBacklog = 128;
@@ -31,8 +30,18 @@ struct Greeting {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t descriptors = 0;
-  std::uint32_t refusal = 0;  // an errno
+  std::uint32_t refusal = 0;  // an errno; kNotNamed
 };
+constexpr std::uint32_t kNotNamed = 0xffff'ffff;
+
+// Where descriptors are passed on, the numbers of the users who share the address stand behind it.
+struct Letter {
+  Greeting greeting{0, 0, 0, 0};
+  std::array<std::uint32_t, AddressUsers::kMost> users{};
+};
+
+constexpr const char* kAdvice =
+    ": use another address, or let all who share it name the same users (address_users, VERBENA_ADDRESS_USERS)";
 
 struct Name {
   sockaddr_un address{};
@@ -75,9 +84,43 @@ struct Control {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMostDescriptors)> bytes{};
 };
 
-Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::string& name) {
-  Greeting greeting{0, 0, 0, 0};
-  iovec piece{&greeting, sizeof greeting};
+// Why this process does not take what comes with the greeting.
+std::optional<Error> objection_to(const Letter& letter, std::size_t size, int fd, const std::string& name,
+                                  const AddressUsers& users) {
+  const Greeting& greeting = letter.greeting;
+  if (size < sizeof greeting || greeting.magic != kMagic)
+    return Error(ErrorCode::AddressInUse, "what answers at @" + name + " is none of ours");
+  if (greeting.version != kVersion)
+    return Error(ErrorCode::NotSupported, "the processes that hold the address share it by version " +
+                                              std::to_string(greeting.version) + ", this one by version " +
+                                              std::to_string(kVersion) +
+                                              ": use one release of Verbena, or another address");
+  if (greeting.refusal == kNotNamed)
+    return Error(ErrorCode::AddressInUse,
+                 "who holds the address does not name user " + std::to_string(::geteuid()) + kAdvice);
+  const std::string alone = "process " + std::to_string(process_at(fd)) + ", alone at the address, ";
+  if (greeting.refusal == EADDRINUSE)
+    return Error(ErrorCode::AddressInUse, alone + "has become another user since, and can bind no more sockets there: "
+                                                  "use another address, or let it open its device as that user");
+  if (greeting.refusal != 0)
+    return Error(ErrorCode::ResourceExhausted,
+                 alone + "cannot open the " + std::to_string(greeting.descriptors) +
+                     " descriptors that sharing takes (" + std::strerror(static_cast<int>(greeting.refusal)) +
+                     "): raise its RLIMIT_NOFILE, or use another address",
+                 static_cast<int>(greeting.refusal), ErrorDomain::Errno);
+  const std::vector<std::uint32_t> theirs(letter.users.begin(),
+                                          letter.users.begin() + (size - sizeof greeting) / sizeof letter.users[0]);
+  if (theirs != users.numbers())
+    return Error(ErrorCode::AddressInUse, describe_users(theirs) + " share the address, this process names " +
+                                              describe_users(users.numbers()) + kAdvice);
+  return std::nullopt;
+}
+
+Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::string& name,
+                                                             const AddressUsers& users) {
+  Letter letter;
+  const Greeting& greeting = letter.greeting;
+  iovec piece{&letter, sizeof letter};
   Control control;
   msghdr message{};
   message.msg_iov = &piece;
@@ -87,25 +130,19 @@ Result<std::optional<std::vector<Descriptor>>> read_greeting(int fd, const std::
   const ssize_t size = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (size <= 0) return std::optional<std::vector<Descriptor>>{};
   std::vector<Descriptor> all = take_descriptors(message);
-  if (static_cast<std::size_t>(size) != sizeof greeting || greeting.magic != kMagic)
-    return Error(ErrorCode::AddressInUse, "what answers at @" + name + " is none of ours");
-  if (greeting.version != kVersion)
-    return Error(ErrorCode::NotSupported, "the processes that hold the address share it by version " +
-                                              std::to_string(greeting.version) + ", this one by version " +
-                                              std::to_string(kVersion) +
-                                              ": use one release of Verbena, or another address");
-  if (greeting.refusal != 0)
-    return Error(ErrorCode::ResourceExhausted,
-                 "process " + std::to_string(credentials_of(fd).pid) + ", alone at the address, cannot open the " +
-                     std::to_string(greeting.descriptors) + " descriptors that sharing takes (" +
-                     std::strerror(static_cast<int>(greeting.refusal)) +
-                     "): raise its RLIMIT_NOFILE, or use another address",
-                 static_cast<int>(greeting.refusal), ErrorDomain::Errno);
+  if (auto objection = objection_to(letter, static_cast<std::size_t>(size), fd, name, users)) return *objection;
   if ((message.msg_flags & MSG_CTRUNC) != 0 || all.size() != greeting.descriptors)
     return Error(ErrorCode::ResourceExhausted,
                  "sharing the address takes " + std::to_string(greeting.descriptors) +
                      " descriptors, this process got " + std::to_string(all.size()) + ": raise RLIMIT_NOFILE");
   return std::optional(std::move(all));
+}
+
+void send_refusal(int guest, unsigned descriptors, std::uint32_t why) {
+  Greeting greeting;
+  greeting.descriptors = descriptors;
+  greeting.refusal = why;
+  ::send(guest, &greeting, sizeof greeting, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // Within our patience.
@@ -121,8 +158,8 @@ bool is_answered(int fd) {
 
 }  // namespace
 
-std::string name_of(const LocalAddress& address) {
-  std::string name = "verbena-" + std::to_string(::geteuid()) + "-" + address.gid.to_string();
+std::string name_of(const LocalAddress& address, const AddressUsers& users) {
+  std::string name = "verbena-" + std::to_string(users.numbers().front()) + "-" + address.gid.to_string();
   if (is_link_local(address.gid)) name += "%" + std::to_string(address.interface_index);
   return name;
 }
@@ -154,7 +191,8 @@ bool exists(const std::string& name) {
   return socket && ::bind(socket.get(), at.any(), at.size) != 0 && errno == EADDRINUSE;
 }
 
-Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std::unique_lock<std::mutex>& no_fork) {
+Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, const AddressUsers& users,
+                                                   std::unique_lock<std::mutex>& no_fork) {
   const Descriptor socket = make_socket();
   const Name at(name);
   if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
@@ -167,35 +205,38 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, std:
     return Error::from_errno(errno, "connect to @" + name);
   }
   const ucred peer = credentials_of(socket.get());
-  if (!is_this_user(peer.uid))
+  if (!users.include(peer.uid))
     return Error(ErrorCode::AddressInUse, "@" + name + " was taken by process " + std::to_string(peer.pid) +
-                                              " of another user (uid " + std::to_string(peer.uid) + ")");
+                                              " of another user (uid " + std::to_string(peer.uid) + ")" + kAdvice);
   if (!is_answered(socket.get()))
     return Error(ErrorCode::AddressInUse,
                  "process " + std::to_string(peer.pid) + " opened @" + name +
                      ", and none that shares the address answers there: are they all stopped, or out of descriptors?");
   no_fork.lock();
-  return read_greeting(socket.get(), name);
+  return read_greeting(socket.get(), name, users);
 }
 
-Result<std::optional<Descriptor>> meet(int meeting_place) {
+Result<std::optional<Descriptor>> meet(int meeting_place, const AddressUsers& users) {
   Descriptor guest(::accept4(meeting_place, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest && is_this_user(credentials_of(guest.get()).uid)) return std::optional(std::move(guest));
+  if (guest && users.include(credentials_of(guest.get()).uid)) return std::optional(std::move(guest));
   if (!guest && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     return Error::from_errno(errno, "let a process share the address");
+  if (guest) send_refusal(guest.get(), 0, kNotNamed);
   return std::optional<Descriptor>{};
 }
 
 pid_t process_at(int guest) { return credentials_of(guest).pid; }
 
-void let_in(int guest, std::span<const int> descriptors) {
+void let_in(int guest, const AddressUsers& users, std::span<const int> descriptors) {
   Greeting greeting;
   greeting.descriptors = static_cast<std::uint32_t>(descriptors.size());
-  iovec piece{&greeting, sizeof greeting};
+  std::vector<std::uint32_t> numbers = users.numbers();
+  std::array<iovec, 2> pieces{iovec{&greeting, sizeof greeting},
+                              iovec{numbers.data(), numbers.size() * sizeof numbers[0]}};
   Control control;
   msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
   message.msg_control = control.bytes.data();
   message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
   cmsghdr* const item = CMSG_FIRSTHDR(&message);
@@ -207,10 +248,7 @@ void let_in(int guest, std::span<const int> descriptors) {
 }
 
 void refuse(int guest, unsigned descriptors, int error) {
-  Greeting greeting;
-  greeting.descriptors = descriptors;
-  greeting.refusal = static_cast<std::uint32_t>(error);
-  ::send(guest, &greeting, sizeof greeting, MSG_NOSIGNAL | MSG_DONTWAIT);
+  send_refusal(guest, descriptors, static_cast<std::uint32_t>(error));
 }
 
 bool is_meeting_place(int fd, const std::string& name) {

@@ -49,7 +49,9 @@ Error with_context(const std::string& what, const Error& error) {
 
 Error not_shared(const Gid& address) {
   const std::string who = bind_error(address, wire::kRocePort, EADDRINUSE).context();
-  return {ErrorCode::AddressInUse, who + "; processes of one user can share an address, this one is not shared",
+  return {ErrorCode::AddressInUse,
+          who + "; processes of one user can share an address, and of users who all name each other (address_users, "
+                "VERBENA_ADDRESS_USERS): this one is not shared so, use another address",
           EADDRINUSE, ErrorDomain::Errno};
 }
 
@@ -110,6 +112,7 @@ class SharedAddress::Site {
   std::mutex mutex;  // of what follows
   std::vector<SharedAddress*> devices;
   unsigned holdings = 0;  // of devices, those on their way out included
+  AddressUsers users;     // changes while there is no device
   std::condition_variable left;
 
  private:
@@ -165,17 +168,18 @@ struct SharedAddress::Holding {
   }
 };
 
-Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const Gid& address) {
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const Gid& address, const AddressUsers& users) {
   auto local = find_local_address(address);
   if (!local) return std::move(local).error();
-  return open(*local, false);
+  return open(*local, users, false);
 }
 
-Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(unsigned candidates) {
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(const AddressUsers& users,
+                                                                         unsigned candidates) {
   for (unsigned i = 0; i < candidates; ++i) {
     auto local = find_local_address(loopback_candidate(i));
     if (!local) return std::move(local).error();
-    auto opened = open(*local, true);
+    auto opened = open(*local, users, true);
     if (opened || opened.error().code() != ErrorCode::AddressInUse) return opened;
   }
   return Error(ErrorCode::AddressInUse,
@@ -184,15 +188,21 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(unsigne
                EADDRINUSE, ErrorDomain::Errno);
 }
 
-Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& local, bool alone) {
+Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& local, const AddressUsers& users,
+                                                           bool alone) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
-  const std::shared_ptr<Site> site = Site::at(place_name(rendezvous::name_of(local)));
+  const std::shared_ptr<Site> site = Site::at(place_name(rendezvous::name_of(local, users)));
   auto holding = std::make_unique<Holding>(site);
   std::unique_lock guard(site->mutex);
   // Who goes last closes the table, and with it all locks of the process.
   site->left.wait(guard, [&] { return !site->devices.empty() || site->holdings == 0; });
   if (alone && !site->devices.empty())
     return Error(ErrorCode::AddressInUse, what + "this process does", EADDRINUSE, ErrorDomain::Errno);
+  if (site->devices.empty()) site->users = users;
+  if (site->users != users)
+    return Error(ErrorCode::AddressInUse, what + "another device of this process shares it with processes of " +
+                                              site->users.to_string() + ", this one would with those of " +
+                                              users.to_string());
   auto opened = site->devices.empty() ? meet(local, std::move(holding), alone)
                                       : site->devices.front()->invite_another(std::move(holding));
   if (!opened) return opened;
@@ -206,7 +216,8 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& l
 Result<std::unique_ptr<SharedAddress>> SharedAddress::meet(const LocalAddress& local, std::unique_ptr<Holding> holding,
                                                            bool alone) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
-  const std::string name = rendezvous::name_of(local);
+  const AddressUsers& users = holding->site->users;
+  const std::string name = rendezvous::name_of(local, users);
   for (int i = 0; i < kTries; ++i) {
     auto no_fork = holdings::no_fork();  // until what we get is in our holding
     auto found = rendezvous::found(name);
@@ -224,7 +235,7 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::meet(const LocalAddress& l
     }
     if (alone) return Error(ErrorCode::AddressInUse, what + "other processes do", EADDRINUSE, ErrorDomain::Errno);
     no_fork.unlock();
-    auto descriptors = rendezvous::ask(name, no_fork);
+    auto descriptors = rendezvous::ask(name, users, no_fork);
     if (!descriptors) return with_context(what, descriptors.error());
     if (*descriptors) {
       std::vector<Descriptor>& all = **descriptors;
@@ -260,8 +271,9 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& l
                                                            AddressTable table, std::vector<Descriptor> descriptors,
                                                            std::unique_lock<std::mutex>& no_fork) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
+  const AddressUsers& users = holding->site->users;
   const bool whole = descriptors.size() == 1 + kSlots + 1 &&
-                     rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local)) &&
+                     rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local, users)) &&
                      std::all_of(descriptors.begin() + 1, descriptors.end(),
                                  [&](const Descriptor& fd) { return is_bound(fd.get(), local); });
   if (!whole) return Error(ErrorCode::InvalidArgument, what + kNotWhole);
@@ -272,7 +284,7 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& l
     return Error(ErrorCode::ResourceExhausted, what + "all " + std::to_string(kSlots) +
                                                    " places are taken by devices; end one, or use another address");
   const std::uint64_t incarnation = random.next_u64() | 1;
-  auto mailbox = Mailbox::open(incarnation, local.gid);
+  auto mailbox = Mailbox::open(incarnation, local.gid, users);
   if (!mailbox) return with_context(what, mailbox.error());
   Descriptor meeting_place = std::move(descriptors[0]);
   descriptors.erase(descriptors.begin());
@@ -312,6 +324,8 @@ SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holdin
 }
 
 SharedAddress::~SharedAddress() { let_go(); }
+
+const AddressUsers& SharedAddress::users() const { return holding_->site->users; }
 
 void SharedAddress::let_go() {
   if (attendant_.is_inherited()) holding_->is_there = false;  // the address is the parent's
@@ -369,7 +383,7 @@ void SharedAddress::keep_company(Mailbox mailbox, std::vector<Descriptor> others
 Result<void> SharedAddress::become_shared() {
   if (company() == nullptr) {
     const auto no_fork = holdings::no_fork();
-    auto mailbox = Mailbox::open(incarnation_, local_.gid);
+    auto mailbox = Mailbox::open(incarnation_, local_.gid, users());
     if (!mailbox) return std::move(mailbox).error();
     auto others = join_others(socket_.get(), local_, [this](const ReceivedTrain& stray) {
       keep(stray.path, stray.bytes, stray.segment_bytes);
@@ -531,7 +545,7 @@ void SharedAddress::look_around() {
 }
 
 void SharedAddress::meet_guest() {
-  const auto guest = rendezvous::meet(meeting_place_.get());
+  const auto guest = rendezvous::meet(meeting_place_.get(), users());
   if (!guest) {
     pollfd stop{called_.get(), POLLIN, 0};
     ::poll(&stop, 1, kPauseMs);
@@ -542,7 +556,7 @@ void SharedAddress::meet_guest() {
   const auto shared = share();
   if (shared) {
     companions_.watch(rendezvous::process_at(at.get()));
-    return rendezvous::let_in(at.get(), company()->passed_on);
+    return rendezvous::let_in(at.get(), users(), company()->passed_on);
   }
   const int error = shared.error().native();
   rendezvous::refuse(at.get(), kCost, error != 0 ? error : EBUSY);
@@ -563,10 +577,11 @@ void SharedAddress::read_mail() {
 std::string SharedAddress::explain() const {
   const unsigned own = table_.own_slots(), others = table_.other_processes();
   const std::string place = "place " + std::to_string(slot_ + 1) + " of " + std::to_string(kSlots);
-  if (own + others <= 1) return "alone at this address, at " + place + "; other processes of this user may come";
+  if (own + others <= 1)
+    return "alone at this address, at " + place + "; other processes of " + users().to_string() + " may come";
   std::string with;
   if (others != 0)
-    with = std::to_string(others) + " other " + (others == 1 ? "process" : "processes") + " of this user";
+    with = std::to_string(others) + " other " + (others == 1 ? "process" : "processes") + " of " + users().to_string();
   if (own > 1)
     with += (with.empty() ? "" : " and ") + std::to_string(own - 1) + " other " + (own == 2 ? "device" : "devices") +
             " of this process";

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Port 4791 of one address, shared by any devices of any processes of one user. Who is alone has one socket there, as
-// if nobody could come. The first guest makes it a group (socket_group.h): then all hold the same sockets, one for each
-// slot and a lobby, a device reads its own slot's, and the kernel picks the socket by a filter (steering.h). A thread
-// of ours, asleep but for that, lets others in, reads the lobby and the mailbox, and takes the services of who was
-// killed out of the filter: whoever stays answers then that nobody listens there.
+// Port 4791 of one address, shared by any devices of any processes of one user, or of users who name each other
+// (address_users.h). Who is alone has one socket there, as if nobody could come. The first guest makes it a group
+// (socket_group.h): then all hold the same sockets, one for each slot and a lobby, a device reads its own slot's, and
+// the kernel picks the socket by a filter (steering.h). A thread of ours, asleep but for that, lets others in, reads
+// the lobby and the mailbox, and takes the services of who was killed out of the filter: whoever stays answers then
+// that nobody listens there.
 //
 // A process meets others once: its next device at an address gets everything from one that is there (Site).
 #pragma once
@@ -19,6 +20,7 @@
 #include "base/quiet_thread.h"
 #include "soft/driver/counter.h"
 #include "soft/driver/udp/address_table.h"
+#include "soft/driver/udp/address_users.h"
 #include "soft/driver/udp/companions.h"
 #include "soft/driver/descriptor.h"
 #include "soft/driver/udp/interfaces.h"
@@ -30,12 +32,13 @@ namespace verbena::soft::udp {
 // Any thread, unless a method says otherwise.
 class SharedAddress {
  public:
-  // Alone there, or with others of this user. Errors: AddressNotAvailable names the addresses that are ours;
-  // AddressInUse who holds the port: another user, the kernel; ResourceExhausted when all slots are taken, or this
-  // process or the one that is alone there may not have the descriptors.
-  static Result<std::unique_ptr<SharedAddress>> open(const Gid& address);
+  // Alone there, or with others of these users. Errors: AddressNotAvailable names the addresses that are ours;
+  // AddressInUse who holds the port: another user, one who names others, the kernel; ResourceExhausted when all slots
+  // are taken, or this process or the one that is alone there may not have the descriptors.
+  static Result<std::unique_ptr<SharedAddress>> open(const Gid& address, const AddressUsers& users = {});
   // The first of 127.0.0.1, .2, .3 … that nobody uses.
-  static Result<std::unique_ptr<SharedAddress>> open_free_loopback(unsigned candidates = 1'000);
+  static Result<std::unique_ptr<SharedAddress>> open_free_loopback(const AddressUsers& users = {},
+                                                                   unsigned candidates = 1'000);
   ~SharedAddress();
   SharedAddress(const SharedAddress&) = delete;
   SharedAddress& operator=(const SharedAddress&) = delete;
@@ -75,7 +78,7 @@ class SharedAddress {
   };
   SharedAddress(LocalAddress local, std::unique_ptr<Holding> holding, Descriptor meeting_place, AddressTable table,
                 Descriptor socket, unsigned slot, std::uint64_t incarnation);
-  static Result<std::unique_ptr<SharedAddress>> open(const LocalAddress& local, bool alone);
+  static Result<std::unique_ptr<SharedAddress>> open(const LocalAddress& local, const AddressUsers& users, bool alone);
   static Result<std::unique_ptr<SharedAddress>> meet(const LocalAddress& local, std::unique_ptr<Holding> holding,
                                                      bool alone);
   static Result<std::unique_ptr<SharedAddress>> create(const LocalAddress& local, std::unique_ptr<Holding> holding,
@@ -86,6 +89,7 @@ class SharedAddress {
                                                      std::unique_lock<std::mutex>& no_fork);
   // Joins another device of this process.
   Result<std::unique_ptr<SharedAddress>> invite_another(std::unique_ptr<Holding> holding);
+  const AddressUsers& users() const;
   Result<void> start();
   void call();  // the thread looks around, or ends
   Company* company() const { return company_.load(std::memory_order_acquire); }

@@ -307,7 +307,7 @@ TEST_F(SharedAddressTest, a_port_of_somebody_who_does_not_share_is_not_taken) {
 }
 
 TEST_F(SharedAddressTest, what_is_no_member_is_told_from_one) {
-  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  const std::string name = rendezvous::name_of(*find_local_address(address_), {});
   const Descriptor squatter(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
@@ -329,7 +329,9 @@ TEST_F(SharedAddressTest, what_is_no_member_is_told_from_one) {
   EXPECT_THAT(tell("good day"), HasSubstr("none of ours"));
   const std::uint32_t newer[4] = {0x5645'5242, 99, 0, 0};
   EXPECT_THAT(tell({reinterpret_cast<const char*>(newer), sizeof newer}), HasSubstr("version 99"));
-  const std::uint32_t empty[4] = {0x5645'5242, 1, 0, 0};
+  const std::uint32_t of_others[5] = {0x5645'5242, 2, 0, 0, ::geteuid() + 1};
+  EXPECT_THAT(tell({reinterpret_cast<const char*>(of_others), sizeof of_others}), HasSubstr("this process names user"));
+  const std::uint32_t empty[5] = {0x5645'5242, 2, 0, 0, ::geteuid()};
   EXPECT_THAT(tell({reinterpret_cast<const char*>(empty), sizeof empty}), HasSubstr("not what it should be"));
 }
 
@@ -409,7 +411,7 @@ TEST_F(SharedAddressTest, foreign_and_wildcard_addresses_are_refused) {
 
 TEST_F(SharedAddressTest, says_who_is_in_the_way_when_all_loopback_addresses_are_taken) {
   const Member one = Member(Gid{}), two = Member(Gid{});
-  const auto third = SharedAddress::open_free_loopback(2);
+  const auto third = SharedAddress::open_free_loopback({}, 2);
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code(), ErrorCode::AddressInUse);
   EXPECT_THAT(third.error().context(), HasSubstr("process " + std::to_string(one.pid())));
@@ -426,6 +428,7 @@ TEST_F(SharedAddressTest, another_user_is_told_whose_the_address_is) {
     EXPECT_THAT(*said, HasSubstr("AddressInUse"));
     EXPECT_THAT(*said, HasSubstr("held by a process of user"));
     EXPECT_THAT(*said, HasSubstr("processes of one user can share an address"));
+    EXPECT_THAT(*said, HasSubstr("use another address"));
   }
   EXPECT_EQ(*said_by_another_user([] { return answer_of_opening(Gid::from_ipv4(127, 0, 0, 2)); }), "in");
   send(data_for(members[0].slot(), 88));
@@ -434,11 +437,11 @@ TEST_F(SharedAddressTest, another_user_is_told_whose_the_address_is) {
 
 TEST_F(SharedAddressTest, another_user_gets_nothing_at_the_meeting_place_and_in_no_mailbox) {
   Member alone = member();
-  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  const std::string name = rendezvous::name_of(*find_local_address(address_), {});
   const auto asked = said_by_another_user([&name] {
     auto no_fork = holdings::no_fork();
     no_fork.unlock();
-    const auto got = rendezvous::ask(name, no_fork);
+    const auto got = rendezvous::ask(name, {}, no_fork);
     return got ? std::string("asked") : got.error().to_string();
   });
   if (!asked) GTEST_SKIP() << kNoOtherUser;
@@ -453,7 +456,7 @@ TEST_F(SharedAddressTest, another_user_gets_nothing_at_the_meeting_place_and_in_
     char bytes[64];
     return std::to_string(::recv(guest.get(), bytes, sizeof bytes, 0));
   });
-  EXPECT_EQ(*given, "0") << "the door is closed, and nothing was said";
+  EXPECT_EQ(*given, "16") << "he is told that he is not named";
   EXPECT_THAT(alone.ask("explain"), HasSubstr("alone"));
   auto box = Mailbox::open(7, address_);
   ASSERT_TRUE(box);
@@ -471,7 +474,7 @@ TEST_F(SharedAddressTest, another_user_gets_nothing_at_the_meeting_place_and_in_
 TEST_F(SharedAddressTest, a_name_that_another_user_took_is_told_from_a_member) {
   int taken[2], done[2];
   ASSERT_TRUE(::pipe(taken) == 0 && ::pipe(done) == 0);
-  const std::string name = rendezvous::name_of(*find_local_address(address_));
+  const std::string name = rendezvous::name_of(*find_local_address(address_), {});
   std::string refusal;
   const auto said = said_by_another_user(
       [&] {

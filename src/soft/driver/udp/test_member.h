@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -31,13 +33,19 @@ inline bool arrives(int fd) {
   return ::poll(&waiting, 1, 5'000) == 1;
 }
 
+// Whom a process is of, where it may become him, and whom it names.
+struct As {
+  std::optional<uid_t> user;
+  std::vector<std::uint32_t> names;
+};
+
 // A process at an address. It does what a line says and answers with a line.
 class Member {
  public:
   enum class When { AtOnce, Later };
   // Later: by come(). A process is forked before this one has threads: a sanitizer wants no threads in a
   // child of such.
-  explicit Member(const Gid& address, When when = When::AtOnce) {
+  explicit Member(const Gid& address, When when = When::AtOnce, const As& as = {}) {
     int in[2], out[2];
     EXPECT_TRUE(::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0);
     pid_ = ::fork();
@@ -45,7 +53,7 @@ class Member {
       ::close(in[1]);
       ::close(out[0]);
       if (when == When::Later) read_line(in[0]);
-      run(address, in[0], out[1]);
+      run(address, as, in[0], out[1]);
       ::_exit(0);
     }
     ::close(in[0]);
@@ -95,11 +103,17 @@ class Member {
     for (char c; ::read(fd, &c, 1) == 1 && c != '\n';) line += c;
     return line;
   }
-  static void run(const Gid& address, int in, int out) {
-    auto opened = address.is_zero() ? SharedAddress::open_free_loopback() : SharedAddress::open(address);
+  static bool become(uid_t user) {
+    return ::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 && ::setresuid(user, user, user) == 0;
+  }
+  static void run(const Gid& address, const As& as, int in, int out) {
     const auto say = [out](const std::string& words) {
       [[maybe_unused]] const ssize_t n = ::write(out, (words + "\n").data(), words.size() + 1);
     };
+    if (as.user && !become(*as.user)) return say("cannot become another user");
+    const auto users = AddressUsers::with(as.names);
+    if (!users) return say(users.error().to_string());
+    auto opened = address.is_zero() ? SharedAddress::open_free_loopback(*users) : SharedAddress::open(address, *users);
     if (!opened) return say(opened.error().to_string());
     std::unique_ptr<SharedAddress> shared = std::move(*opened);
     Descriptor socket = std::move(*shared->receiving_socket());
@@ -116,6 +130,13 @@ class Member {
       if (command == "explain") say(shared->explain());
       if (command == "read")
         say(arrives(socket.get()) ? std::to_string(::recv(socket.get(), bytes, 512, 0)) : "nothing");
+      if (command == "mislead") {
+        std::byte two[200]{};
+        for (std::byte* one : {two, two + 100}) one[5] = static_cast<std::byte>(number << 2);  // a queue pair number
+        shared->sort({.path = {address, address, 50'000}, .bytes = two, .segment_bytes = 100});
+        say("ok");
+      }
+      if (command == "become") say(become(number) ? "ok" : std::strerror(errno));
       if (command == "quiet") say(::recv(socket.get(), bytes, 512, MSG_DONTWAIT) < 0 ? "yes" : "no");
       if (command == "inbox" || command == "glance") {
         std::size_t total = 0;

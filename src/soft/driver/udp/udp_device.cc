@@ -185,7 +185,10 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
 }  // namespace
 
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
-  auto shared = options.address.is_zero() ? SharedAddress::open_free_loopback() : SharedAddress::open(options.address);
+  const auto users = udp::AddressUsers::with(options.address_users);
+  if (!users) return users.error();
+  auto shared = options.address.is_zero() ? SharedAddress::open_free_loopback(*users)
+                                          : SharedAddress::open(options.address, *users);
   if (!shared) return std::move(shared).error();
   auto receiving = (*shared)->receiving_socket();
   if (!receiving) return std::move(receiving).error();

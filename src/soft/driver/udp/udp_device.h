@@ -20,6 +20,7 @@ struct UdpDeviceOptions {
   bool pull = true;       // see OpenOptions
   std::string local_dir;  // likewise; empty: none
   std::vector<std::uint32_t> local_users;  // likewise
+  std::vector<std::uint32_t> address_users;  // likewise
   bool service_thread = true;
   NicConfig nic;  // address, path MTU and source ports are filled in
 };
@@ -29,8 +30,9 @@ struct UdpDevice {
   std::unique_ptr<HostDevice> device;
 };
 
-// Shares the address with other processes of this user. Errors: as SharedAddress::open; unless all go by packets also
-// those of local::MeetingFolder::open; with PathChoice::Local what is in the way of offering shared memory.
+// Shares the address with other processes of this user and of those named. Errors: as AddressUsers::with and
+// SharedAddress::open; unless all go by packets also those of local::MeetingFolder::open; with PathChoice::Local what
+// is in the way of offering shared memory.
 Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options);
 
 }  // namespace verbena::soft
