@@ -29,6 +29,7 @@ void add_rping_command(CLI::App& program, int& status);
 void add_serve_command(CLI::App& program, int& status);
 void add_get_command(CLI::App& program, int& status);
 void add_put_command(CLI::App& program, int& status);
+void add_broker_command(CLI::App& program, int& status);
 void add_sim_command(CLI::App& program, int& status);
 void add_counters_command(CLI::App& program, int& status);
 void add_capture_command(CLI::App& program, int& status);

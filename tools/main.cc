@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
   add_serve_command(program, status);
   add_get_command(program, status);
   add_put_command(program, status);
+  add_broker_command(program, status);
   add_sim_command(program, status);
   add_counters_command(program, status);
   add_capture_command(program, status);

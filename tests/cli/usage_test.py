@@ -7,8 +7,8 @@ import sys
 
 from command import PATIENCE, Server, check, main, say, unshare, write_file
 
-COMMANDS = ["devices", "ping", "pingpong", "rping", "bench", "tune", "serve", "get", "put", "sim", "counters",
-            "capture", "config", "doctor", "completion", "manual"]
+COMMANDS = ["devices", "ping", "pingpong", "rping", "bench", "tune", "serve", "get", "put", "broker", "sim",
+            "counters", "capture", "config", "doctor", "completion", "manual"]
 WITHOUT_DEVICE = ["sim", "counters", "capture", "config", "doctor", "completion", "manual"]
 
 
@@ -24,8 +24,8 @@ def every_command_explains_itself(setting):
             text, _ = setting.run(command, "write", "bw", "--help")
         if command not in WITHOUT_DEVICE:
             check("--device" in text, f"{command} --help does not tell of --device")
-        # A tuning opens its devices anew for each path, and has nothing to look at.
-        if command not in [*WITHOUT_DEVICE[1:], "tune"]:
+        # A tuning opens its devices anew for each path, and a broker talks to nobody: nothing to look at.
+        if command not in [*WITHOUT_DEVICE[1:], "tune", "broker"]:
             check("--pcap" in text, f"{command} --help does not tell of --pcap")
     output, _ = setting.run("--version")
     check(output.startswith("verbena "), output)
