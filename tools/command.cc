@@ -87,10 +87,6 @@ Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& pee
   if (is_loopback(*address)) return open_device(flags);
   auto source = source_towards(*address);
   if (!source) return std::move(source).error();
-  if (*source == *address)
-    return Error(ErrorCode::AddressInUse,
-                 peer.host + " is an address of this machine, and an address belongs to one process; when the "
-                             "server is started without --device, both sides take loopback addresses of their own");
   DeviceFlags chosen = flags;
   chosen.device = source->to_string();
   return open_device(chosen);

@@ -178,7 +178,7 @@ def addresses_that_lead_nowhere_are_errors(setting):
     for device in (d for d in json.loads(setting.run("devices", "--json")[0]) if d["interface"] != "lo"):
         _, errors = setting.run("ping", f"[{device['address']}]:1" if ":" in device["address"] else device["address"],
                                 status=1)
-        check("address of this machine" in errors, errors)
+        check("nobody listens" in errors, errors)  # its address is ours too: processes share it
     _, errors = setting.run("serve", setting.path("nowhere"), status=1)
     check("nowhere" in errors, errors)
     say("unreachable, refused, rejected, unknown host, foreign device, bad capture file, missing file")
