@@ -53,7 +53,10 @@ Result<nlohmann::json> BenchControl::receive() {
 
 Result<void> check_same_bench(const nlohmann::json& hello, std::string_view here) {
   const auto there = hello.find("bench");
-  if (there == hello.end() || !there->is_string() || *there == here) return {};
+  if (there == hello.end())
+    return Error(ErrorCode::ProtocolError,
+                 "the other end does not say which test it runs: it is no `verbena bench`, or of another release");
+  if (!there->is_string() || *there == here) return {};
   return Error(ErrorCode::InvalidArgument,
                fmt::format("the two ends run different tests: `verbena bench {}` here, and `verbena bench {}` there",
                            here, printable(there->get<std::string>().substr(0, 40))));

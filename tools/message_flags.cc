@@ -38,6 +38,7 @@ bool is_measure(const std::string& word) { return parse_message_measure(word).ha
 // Words that are none of the protocols, nor are meant to be.
 bool may_be_host(const std::string& word) {
   if (is_measure(word) || word.find('/') != std::string::npos || messaging::parse_kind(word)) return false;
+  if (word.find_first_of(".:") != std::string::npos) return true;
   std::vector<std::string> names;
   for (const messaging::Protocol one : messaging::all_protocols()) names.emplace_back(messaging::to_string(one));
   return nearest_word(word, names).empty();
