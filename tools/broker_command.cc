@@ -59,9 +59,9 @@ void tell(const Device& device, const std::vector<std::uint32_t>& users, bool js
   if (json) {
     say_json({{"address", device.address().to_string()}, {"users", users}, {"variable", variable}});
   } else {
-    std::vector<std::string> names;
-    for (const std::uint32_t user : users) names.push_back(with_name(user));
-    say(stdout, "holding {} for users {}\n", device.address().to_string(), fmt::join(names, ", "));
+    std::string names;
+    for (const std::uint32_t user : users) names += (names.empty() ? "" : ", ") + with_name(user);
+    say(stdout, "holding {} for users {}\n", device.address().to_string(), names);
     say(stdout, "ready: their programs name that device, and have {}\n", variable);
   }
   std::fflush(stdout);

@@ -45,7 +45,7 @@ class Network:
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def ping(self, *arguments, status=0, **options):
-        return finish(self.start_ping(*arguments, "-c", "3", **options), status)
+        return finish(self.start_ping(*arguments, "-c", "3", "-i", "0.01", **options), status)
 
 
 def finish(process, status=0):
