@@ -46,6 +46,11 @@ Result<void> SharedReceiveReceiver::open() {
                                                  std::to_string(o.max_senders) + " senders; each needs one");
   stride_ = (std::size_t{o.max_message_bytes} + 63) / 64 * 64;
   slots_ = o.depth + 2 * o.max_senders;
+  if (const std::uint32_t most = device().info().max_requests; slots_ > most)
+    return Error(ErrorCode::InvalidArgument,
+                 "messages by shared-receive: a depth of " + std::to_string(o.depth) + " and " +
+                     std::to_string(o.max_senders) + " senders take " + std::to_string(slots_) +
+                     " receives (depth + 2 x max_senders), and the device's queues hold " + std::to_string(most));
   spare_ = o.depth - o.max_senders;
   auto memory = domain().allocate_memory(stride_ * slots_, Access::LocalWrite);
   if (!memory) return memory.error();

@@ -160,6 +160,9 @@ TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
   EXPECT_EQ(quiet.credits(), 4u);
   expect_error(Receiver::create(ends.engine, {.kind = {.protocol = Protocol::SharedReceive}, .depth = 3}),
                ErrorCode::InvalidArgument, "each needs one");
+  expect_error(Receiver::create(ends.engine, {.kind = {.protocol = Protocol::SharedReceive},
+                                              .max_message_bytes = 1, .depth = 16'000, .max_senders = 10'000}),
+               ErrorCode::InvalidArgument, "depth of 16000", "10000 senders", "36000 receives");
 }
 
 // The others have grown by all that was left over.
