@@ -29,7 +29,10 @@ bool knows_all_users() {
 
 }  // namespace
 
-bool is_one_user(uid_t uid) { return uid != number_of_strangers() || knows_all_users(); }
+bool is_one_user(uid_t uid) {
+  constexpr auto kNobody = static_cast<uid_t>(-1);
+  return uid != kNobody && (uid != number_of_strangers() || knows_all_users());
+}
 
 bool is_this_user(uid_t uid) { return uid == ::geteuid() && is_one_user(uid); }
 

@@ -52,7 +52,8 @@ void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::U
                               : udp::describe_port_owner(local.gid, kRocePort);
   } else if (is_held(holders, local.gid) && udp::rendezvous::exists(udp::rendezvous::name_of(local, users))) {
     info.usable = true;
-    info.reason = "processes of " + users.to_string() + " share it";
+    info.reason = users == udp::AddressUsers{} ? "processes of this user share it"
+                                               : "processes share it; open() tells whether of " + users.to_string();
   } else if (is_held(holders, local.gid)) {
     info.reason = udp::describe_port_owner(local.gid, kRocePort);
   } else {

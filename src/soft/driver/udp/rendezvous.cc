@@ -34,10 +34,11 @@ struct Greeting {
 };
 constexpr std::uint32_t kNotNamed = 0xffff'ffff;
 
-// Where descriptors are passed on, the numbers of the users who share the address stand behind it.
+// Where descriptors are passed on, the numbers of the users who share the address stand behind it. With one more than
+// can be named no list is cut off to another one.
 struct Letter {
   Greeting greeting{0, 0, 0, 0};
-  std::array<std::uint32_t, AddressUsers::kMost> users{};
+  std::array<std::uint32_t, AddressUsers::kMost + 1> users{};
 };
 
 constexpr const char* kAdvice =
