@@ -159,10 +159,15 @@ TEST(Gathered, what_one_thread_began_another_waits_for) {
 }
 
 // Of a program that posts one request at a time, as many do.
-struct Deferred : ::testing::TestWithParam<PathChoice> {
+struct Deferred : ::testing::TestWithParam<std::tuple<PathChoice, bool>> {
   static OpenOptions options() {
     OpenOptions open;
-    open.path = GetParam();
+    open.path = std::get<0>(GetParam());
+    return open;
+  }
+  static OpenOptions options_of_client() {
+    OpenOptions open = options();
+    open.service_thread = std::get<1>(GetParam());
     return open;
   }
   bool post_write(std::byte value) {
@@ -183,14 +188,20 @@ struct Deferred : ::testing::TestWithParam<PathChoice> {
     return calls;
   }
 
-  Pair pair{{WaitMode::Busy}, options()};
+  Pair pair{{WaitMode::Busy}, options(), options_of_client()};
   MemoryRegion here = must(pair.client.allocate_memory(1)), there = must(pair.server.allocate_memory(1));
   Connection near = pair.connect({.queues = {.max_send_requests = 128, .max_inline_bytes = 1}});
 };
-INSTANTIATE_TEST_SUITE_P(Api, Deferred, ::testing::Values(PathChoice::Roce, PathChoice::Local),
-                         [](const auto& path) { return path.param == PathChoice::Local ? "local" : "roce"; });
+INSTANTIATE_TEST_SUITE_P(Api, Deferred,
+                         ::testing::Combine(::testing::Values(PathChoice::Roce, PathChoice::Local),
+                                            ::testing::Bool()),
+                         [](const auto& way) {
+                           return std::string(std::get<0>(way.param) == PathChoice::Local ? "local" : "roce") +
+                                  (std::get<1>(way.param) ? "" : "_without_service_thread");
+                         });
 
 TEST_P(Deferred, posts_behind_many_under_way_share_their_way) {
+  if (!std::get<1>(GetParam())) GTEST_SKIP() << "nobody else would send them";
   constexpr std::uint32_t kPosts = 4000;
   const std::uint64_t before = send_calls();
   std::uint32_t posted = 0;
@@ -206,8 +217,10 @@ TEST_P(Deferred, posts_behind_many_under_way_share_their_way) {
 
 TEST_P(Deferred, posts_leave_though_nobody_polls_again) {
   for (int round = 1; round < 20; ++round) {
-    for (int i = 0; i < 200; ++i) pair.engine.run_once();
-    for (int i = 0; i < 64; ++i) ASSERT_TRUE(post_write(static_cast<std::byte>(i == 63 ? round : 0)));
+    // Also who slept meanwhile, as the service thread does, learns of them.
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (int i = 0; i < (round % 2 == 0 ? 1 : 200); ++i) pair.engine.run_once();
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(post_write(static_cast<std::byte>(i == 19 ? round : 0)));
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     const auto arrived = [&] {
       return std::atomic_ref(there.bytes()[0]).load(std::memory_order_acquire) == static_cast<std::byte>(round);

@@ -59,7 +59,9 @@ void expect_error(const Result<T>& result, ErrorCode code, Words... words) {
 // Client and server devices on one engine. The server accepts everybody.
 struct Pair {
   explicit Pair(const EngineOptions& engine_options = {}, const OpenOptions& device_options = {})
-      : client(must(Device::open(device_options))),
+      : Pair(engine_options, device_options, device_options) {}
+  Pair(const EngineOptions& engine_options, const OpenOptions& device_options, const OpenOptions& client_options)
+      : client(must(Device::open(client_options))),
         server(must(Device::open(device_options))),
         engine(must(ProgressEngine::create(client, engine_options))) {
     must(engine.add(server));

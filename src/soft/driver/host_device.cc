@@ -279,11 +279,11 @@ void HostDevice::finish_command() {
 }
 
 // What is posted one by one behind many that are under way need not leave one by one: who polls sends it with what
-// follows. Not longer than a lease: the service thread looks when that has ended, and what is under way is answered.
+// follows. Or else the service thread, when the lease has ended.
 bool HostDevice::defer(core::QueuePair& queues, std::size_t requests) {
   const core::SendQueue& queue = queues.send_queue();
   if (queue.posted() - queue.retired() < kManyInFlight + requests) return false;
-  if (waiting_.load(std::memory_order_relaxed) != 0) return false;
+  if (waiting_.load(std::memory_order_relaxed) != 0 || !service_.joinable()) return false;
   const auto count = deferred_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(requests);
   if (count >= kMostDeferred || lease_until_.load(std::memory_order_relaxed) <= now().ns) return false;
   deferred_.store(count, std::memory_order_relaxed);
@@ -299,7 +299,12 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
     drive_while_rung();
     return;
   }
-  if (defer(queues, requests)) return nic_.ring_doorbell(queues);
+  if (defer(queues, requests)) {
+    nic_.ring_doorbell(queues);
+    // Who went to sleep before it rang would not hear it; who goes now looks for it once more.
+    if (waiter_.until.load() != 0 || service_sleeper_.until.load() != 0) drive_while_rung();
+    return;
+  }
   deferred_.store(0, std::memory_order_relaxed);
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);

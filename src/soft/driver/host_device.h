@@ -57,6 +57,7 @@ class HostDevice final : private DatagramSink {
       HostDevice& device;
       ~Finish() { device.finish_command(); }
     };
+    drive_while_rung();  // what was posted before leaves before
     take();
     const Finish finish{*this};
     return std::forward<F>(f)(nic_, begin_turn());
