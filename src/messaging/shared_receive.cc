@@ -170,10 +170,13 @@ void SharedReceiveReceiver::handle_arrival(Peer& peer, std::uint32_t slot) {
     receive.submit();
     return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent more than it had credits for"));
   }
-  peer.ran_dry = peer.ran_dry || peer.came == peer.first + peer.told;
   ready_.push({&peer, slot, outcome->bytes});
   ++peer.waiting;
   ++peer.held;
+  if (peer.came == peer.first + peer.told) {
+    peer.ran_dry = true;
+    tell(peer);
+  }
   touch_if_awaited();
 }
 
@@ -212,16 +215,16 @@ void SharedReceiveReceiver::give_credit(Peer& peer) {
 
 void SharedReceiveReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer&>(peer)); }
 
+// Who has used up all it had gets as much again, also while the receiver holds what it sent.
 void SharedReceiveReceiver::tell(Peer& peer) {
-  if (peer.owed == 0 || peer.owed < credit_batch(peer.window)) return;
-  if (peer.ran_dry) {
+  if (std::exchange(peer.ran_dry, false)) {
     const std::uint32_t limit = std::min(peer.most, std::max(fair_share(), options().depth / 2));
     const std::uint32_t more = std::min({peer.window, spare_, limit - std::min(limit, peer.window)});
     peer.window += more;
     peer.owed += more;
     spare_ -= more;
-    peer.ran_dry = false;
   }
+  if (peer.owed == 0 || peer.owed < credit_batch(peer.window)) return;
   if (!tell_given_back(peer, peer.told + peer.owed)) return;
   peer.told += peer.owed;
   peer.owed = 0;

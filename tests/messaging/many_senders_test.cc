@@ -165,6 +165,18 @@ TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
                ErrorCode::InvalidArgument, "depth of 16000", "10000 senders", "36000 receives");
 }
 
+TEST(SharedReceives, who_is_held_gets_what_is_left_over_too) {
+  Ends ends(Way{{.protocol = Protocol::SharedReceive}}, {.max_message_bytes = 64, .depth = 64, .max_senders = 32});
+  Sender sender = ends.connect();
+  std::vector<Message> held;
+  const auto turn = [&] {
+    while (sender.try_send({})) continue;
+    while (auto message = ends.receiver->try_receive()) held.push_back(std::move(*message));
+    return held.size() >= 32;
+  };
+  EXPECT_TRUE(ends.engine.run_until(turn, kPatience)) << held.size();
+}
+
 // The others have grown by all that was left over.
 TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_message) {
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
