@@ -76,8 +76,8 @@ std::uint64_t BufferedWriteSender::credits() const {
   if (!writer_ || !writer_->try_reserve(settled().max_message_bytes)) return 0;
   const ring::Geometry& geometry = writer_->geometry();
   const std::uint64_t free = geometry.capacity - (writer_->position() - writer_->head());
-  return std::max<std::uint64_t>(
-      1, (free - geometry.guard_bytes()) / geometry.frame_bytes(settled().max_message_bytes));
+  const std::uint64_t room = (free - geometry.guard_bytes()) / geometry.frame_bytes(settled().max_message_bytes);
+  return std::min(std::max<std::uint64_t>(room, 1), writer_->messages_left());
 }
 
 // ---- Sending.

@@ -53,6 +53,19 @@ TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_lo
   EXPECT_EQ(sender.counters().too_long, 2u);
 }
 
+TEST_P(EveryProtocol, as_many_messages_go_as_there_are_credits) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 4, .ring_bytes = 8192, .max_senders = 1});
+  Sender sender = ends.connect();
+  const std::uint64_t credits = sender.credits();
+  const auto longest = text_of_message(0, 0, 256);
+  std::uint64_t went = 0;
+  const auto all_go = [&] {
+    while (went < credits && sender.try_send(longest)) ++went;
+    return went == credits;
+  };
+  EXPECT_TRUE(ends.engine.run_until(all_go, Duration::seconds(5))) << went << " of " << credits;
+}
+
 TEST_P(EveryProtocol, messages_up_to_the_inline_limit_go_without_a_buffer_where_the_protocol_has_that) {
   using messaging::Protocol;
   const Protocol protocol = GetParam().kind.protocol;
