@@ -191,6 +191,9 @@ std::string check_message_flags(const MessageFlags& flags) {
     if (flags.inline_size && !goes_inline(test.kind))
       return "-I: messages of " + messaging::to_string(test.kind) + " do not go in the request";
     if (flags.ring && !has_ring(test.kind)) return "--ring: " + messaging::to_string(test.kind) + " has none";
+    if (test.kind.protocol == messaging::Protocol::SharedReceive && test.window < test.senders)
+      return fmt::format("--window {}: shared-receive needs one message in flight for each of {} senders at least; "
+                         "give --window {} or more", test.window, test.senders, test.senders);
     if (flags.events && !messaging::traits_of(test.kind).interrupts)
       return "-e: no message of " + messaging::to_string(test.kind) + " wakes who sleeps";
   }

@@ -79,7 +79,16 @@ Result<Kind> kind_named(std::string_view name) {
     }
   }
   const bool known = std::ranges::find(protocols, protocol) != protocols.end();
-  std::string text = kind.error().context() + did_you_mean(name, all);
+  std::string text = kind.error().context();
+  if (known) {
+    for (std::string_view rest = name; rest.find('/') != std::string_view::npos;) {
+      rest.remove_prefix(rest.find('/') + 1);
+      const std::string_view word = rest.substr(0, rest.find('/'));
+      if (std::ranges::find(choices, word) == choices.end()) text += did_you_mean(word, choices);
+    }
+  } else {
+    text += did_you_mean(name, all);
+  }
   if (!known) text += "; protocols are " + list_words(protocols);
   else text += choices.empty() ? "; it has none" : "; its choices are " + list_words(choices);
   return Error(ErrorCode::InvalidArgument, text);
