@@ -55,7 +55,8 @@ std::array<std::byte, Offer::kWireBytes> Offer::to_bytes() const {
 
 Result<Offer> Offer::from_bytes(std::span<const std::byte> bytes) {
   if (auto ok = check_seal(bytes, kWireBytes, kSealLetter, "offer of a message protocol"); !ok)
-    return Error(ErrorCode::ProtocolError, ok.error().context());
+    return Error(ErrorCode::ProtocolError,
+                 ok.error().context() + "; is there a messaging::Sender or Receiver of this release?");
   Offer offer;
   if (!take(bytes[0], Role::Sender, Role::Receiver, offer.role))
     return not_ours("neither sender nor receiver");

@@ -31,8 +31,9 @@ struct Options {
   bool exact_kind = false;
   // Longest message, bytes. Of both ends' the smaller holds.
   std::uint32_t max_message_bytes = 4096;
-  // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds; of
-  // SharedReceive, the receives of all senders together.
+  // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds. Of
+  // SharedReceive, the receives of all senders together; of DirectRead, those announced: as many more may be read and
+  // held. A ring without Commit::Immediate holds what fits, and depth is the number of the sender's own buffers.
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one. Of BufferedRead, the sender's; a receiver takes none that is
   // larger than its own.

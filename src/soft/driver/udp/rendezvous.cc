@@ -112,7 +112,8 @@ std::optional<Error> objection_to(const Letter& letter, std::size_t size, int fd
   const std::vector<std::uint32_t> theirs(letter.users.begin(),
                                           letter.users.begin() + (size - sizeof greeting) / sizeof letter.users[0]);
   if (theirs != users.numbers())
-    return Error(ErrorCode::AddressInUse, describe_users(theirs) + " share the address, this process names " +
+    return Error(ErrorCode::AddressInUse, describe_users(theirs) + (theirs.size() == 1 ? " shares" : " share") +
+                                              " the address, this process names " +
                                               describe_users(users.numbers()) + kAdvice);
   return std::nullopt;
 }
