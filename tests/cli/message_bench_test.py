@@ -192,10 +192,10 @@ def ends_that_disagree_say_in_what(setting):
 
 def a_test_that_an_end_cannot_run_is_told_to_both(setting):
     server = Server(setting, "bench", "message", "-F")
-    words = ("shared-receive", "rate", "--senders", "65", "--window", "64")
+    words = ("buffered-write", "rate", "-s", "1000000", "--ring", "4096")
     _, errors = setting.run("bench", "message", *words, *words_to(server), status=1)
-    check("Rejected: the other side: InvalidArgument" in errors and "each needs one" in errors, errors)
-    check(ended(server) == 1 and "each needs one" in server.errors(), server.errors())
+    check("Rejected: the other side: InvalidArgument" in errors and "holds messages of at most" in errors, errors)
+    check(ended(server) == 1 and "holds messages of at most" in server.errors(), server.errors())
     server = Server(setting, "bench", "message", "-F", "-e")
     _, errors = setting.run("bench", "message", "buffered-read", "lat", *words_to(server), status=1)
     check("leave -e out" in errors, errors)
@@ -227,6 +227,7 @@ def flags_that_mean_nothing_are_refused(setting):
              (("buffered-write", "lat", "--here", "-I", "0"), "do not go in the request"),
              (("buffered-write/offset", "lat", "--here", "-e"), "wakes who sleeps"),
              (("send-receive", "lat", "--here", "--ring", "8192"), "--ring: send-receive has none"),
+             (("shared-receive", "rate", "--here", "--senders", "65"), "give --window 65 or more"),
              (("-a", "-s", "8"), "one test"), (("-a", "host", "--senders", "2"), "one test"),
              (("-a", "-p", "1"), "free port"), (("-a", "-n", "2000000"), "at most 1000000"),
              (("-a", "send-receive", "-p", "1"), "free port"), (("-a", "send-receive", "-e"), "one test"),
