@@ -106,6 +106,8 @@ class Nic final {
   static constexpr Duration kUsedLately = Duration::milliseconds(2);
   static constexpr std::size_t kFewRings = 2;
   bool is_quiet(Qpn qpn) const;
+  // A short look at those that are watched: true when handle_records() would find nothing.
+  bool rings_look_empty() const;
   // `others_sleep`: on this ring, too, until a signal comes.
   void handle_signal(Instant now, Qpn qpn, bool others_sleep);
   // Writes what is due to rings, and wakes peers. True when there was anything. Repeat while transmit_waits().
@@ -149,6 +151,8 @@ class Nic final {
   void handle_doorbells(Instant now);
   // The same for one queue pair, whose doorbell need not ring.
   void handle_post(Instant now, core::QueuePair& queues);
+  // Instead of that and emit_records(), where it is the short way: it has left. False: nothing happened.
+  bool emit_post(Instant now, core::QueuePair& queues);
   // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
   // finds the device free.
   bool doorbell_rang() const { return doorbells_.load() != nullptr; }
@@ -226,6 +230,7 @@ class Nic final {
   template <class F>
   void touch_words(Qp& qp, F&& touch);
   void wake_peers();
+  void wake_peer(Qp& qp);
   void schedule_local(Instant now, Qp& qp);
   bool read_ring(Instant now, Qp& qp);
   void watch(Instant now, Qp& qp);

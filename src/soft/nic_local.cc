@@ -144,6 +144,9 @@ void Nic::touch_words(Qp& qp, F&& touch) {
 // schedule() of a queue pair that does not go by packets.
 void Nic::schedule_local(Instant now, Qp& qp) {
   Qp::Local& local = *qp.local;
+  if (qp.path == Path::Local && local.link && local.transport.rests()) {  // mostly
+    if (const Instant at = deadline_of(qp); at > now) return look_again(qp, at);
+  }
   if (qp.path == Path::Undecided) {
     const QueuePairAttributes& a = qp.attributes();
     // What waits for the peer's word counts as sent.
@@ -290,6 +293,12 @@ bool Nic::handle_records(Instant now) {
   return any;
 }
 
+bool Nic::rings_look_empty() const {
+  for (const Qp* qp = lists_[kWatched].first; qp != nullptr; qp = qp->hooks[kWatched].next)
+    if (!qp->local->transport.looks_empty()) return false;
+  return true;
+}
+
 bool Nic::read_ring(Instant now, Qp& qp) {
   const bool anything = qp.local->transport.handle_records(now);
   if (qp.local->transport.gave_room()) append(kToWake, qp);  // also by padding, in a turn that found nothing
@@ -346,13 +355,27 @@ bool Nic::emit_records(Instant now) {
   return any;
 }
 
+bool Nic::emit_post(Instant now, core::QueuePair& queues) {
+  Qp& qp = static_cast<Qp&>(queues);
+  if (!is_on_rings(qp) || qp.hooks[kLocalReady].linked || qp.hooks[kToWake].linked) return false;
+  if (!qp.local->transport.emit_short(now)) return false;
+  wake_peer(qp);
+  if (qp.local->link) watch(now, qp);
+  schedule_local(now, qp);
+  return true;
+}
+
 void Nic::wake_peers() {
   while (Qp* const qp = lists_[kToWake].first) {
     remove(kToWake, *qp);
-    bool asleep = false;
-    touch_words(*qp, [&] { asleep = qp->local->link->waker.must_wake(); });
-    if (asleep) paths_->wake_peer(qp->qpn(), qp->local->link->waker.is_unwatched());
+    wake_peer(*qp);
   }
+}
+
+void Nic::wake_peer(Qp& qp) {
+  bool asleep = false;
+  touch_words(qp, [&] { asleep = qp.local->link->waker.must_wake(); });
+  if (asleep) paths_->wake_peer(qp.qpn(), qp.local->link->waker.is_unwatched());
 }
 
 void Nic::announce_sleep() {

@@ -26,6 +26,7 @@ constexpr Duration kBetweenLooks = Duration::microseconds(100);
 constexpr Duration kBetweenLooksForQuiet = Duration::microseconds(25);
 constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
+constexpr int kLooksAtRings = 8;  // which are shorter
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
 // Of posts that are deferred to the next poll: behind so many requests, and so many at most.
@@ -131,11 +132,14 @@ bool HostDevice::read_port(bool again) {
 
 // Where records come, all the way round takes longer than the next one: who polls looks a few times.
 bool HostDevice::read_rings(bool again) {
+  bool any = nic_.handle_records(turn_);
   const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
-  for (int looks = expected ? kLooksPerTurn : 1; !nic_.handle_records(turn_); spin_pause())
-    if (--looks == 0) return false;
-  record_turn_ = turns_;
-  return true;
+  for (int looks = expected ? kLooksAtRings : 0; !any && looks != 0; --looks) {
+    spin_pause();
+    any = !nic_.rings_look_empty() && nic_.handle_records(turn_);
+  }
+  if (any) record_turn_ = turns_;
+  return any;
 }
 
 bool HostDevice::drive(When when, Look look) {
@@ -310,8 +314,13 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
     nic_.ring_doorbell(queues);
   } else {
     begin_turn();
-    nic_.handle_post(turn_, queues);
-    transmit_and_release();
+    if (nic_.emit_post(turn_, queues)) {
+      collect_events();
+      release();
+    } else {
+      nic_.handle_post(turn_, queues);
+      transmit_and_release();
+    }
   }
   drive_while_rung();
 }

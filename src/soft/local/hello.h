@@ -44,7 +44,7 @@
 namespace verbena::local {
 
 inline constexpr std::size_t kHelloBytes = 72;
-inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::uint32_t kVersion = 6;
 inline constexpr std::uint32_t kMaxRingCapacity = 1 << 20;
 
 // A queue pair on this host.

@@ -35,7 +35,7 @@ TEST(Hello, comes_back_as_it_was_sent) {
 TEST(Hello, another_version_is_named) {
   const Error error = refusal_with(8, kVersion + 1);
   EXPECT_EQ(error.code(), ErrorCode::NotSupported);
-  EXPECT_NE(error.context().find("by version 6, this process by version 5"), std::string::npos)
+  EXPECT_NE(error.context().find("by version 7, this process by version 6"), std::string::npos)
       << error.to_string();
 }
 

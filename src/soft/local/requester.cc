@@ -221,16 +221,39 @@ Written Requester::write(Instant now, std::uint32_t limit) {
       written.blocked = true;
       break;
     }
-    if (!write_record(wqe, cut, to)) {
-      link_.discard(to, cut.bytes());
-      fail(CompletionStatus::LocalProtectionError);
-      break;
-    }
-    advance(now, wqe, cut);
+    if (!put_record(now, wqe, cut, to)) break;
     bytes += cut.bytes();
     written.anything = true;
   }
   return written;
+}
+
+bool Requester::is_short(const SendWqe& wqe) const {
+  constexpr std::uint32_t kShortBytes = 256;
+  const bool is_send = wqe.opcode == SendOpcode::Send || wqe.opcode == SendOpcode::SendWithImmediate;
+  const bool waits = wqe.started || (has_flag(wqe.flags, SendFlags::Fence) && state_.reads_out != 0);
+  return is_send && !waits && wqe.length < std::min(kShortBytes, link_.config.pull_from_bytes);
+}
+
+bool Requester::write_short(Instant now) {
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
+  if (queue.posted() - state_.current != 1) return false;
+  SendWqe& wqe = queue.at(state_.current);
+  if (!is_short(wqe)) return false;
+  const Cut cut{kind_of(wqe.opcode), head_bytes(wqe.opcode), wqe.length, 0};
+  std::byte* const to = cut.bytes() > link_.max_record_bytes ? nullptr : link_.reserve(cut.kind, cut.bytes());
+  if (to == nullptr) return false;
+  wqe.started = true;
+  put_record(now, wqe, cut, to);
+  return true;
+}
+
+bool Requester::put_record(Instant now, const SendWqe& wqe, const Cut& cut, std::byte* to) {
+  if (write_record(wqe, cut, to)) return advance(now, wqe, cut), true;
+  link_.discard(to, cut.bytes());
+  fail(CompletionStatus::LocalProtectionError);
+  return false;
 }
 
 void Requester::await_peer(Instant now) {

@@ -23,6 +23,9 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
+  // One request that nothing else waits with, short and to be carried in its record: writes that, or fails it. False:
+  // nothing happened, and write() is to be asked.
+  bool write_short(Instant now);
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
   // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
@@ -42,6 +45,7 @@ class Requester {
   Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
+  bool is_short(const core::SendWqe& wqe) const;
   // requester_direct.cc
   const PeerRegion* granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
   const PeerRegion* reach(const core::SendWqe& wqe);
@@ -57,6 +61,7 @@ class Requester {
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
   void count_direct(SendOpcode opcode, std::uint32_t bytes);
+  bool put_record(Instant now, const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool write_names(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RequestHead make_head(const core::SendWqe& wqe, Placement placement);

@@ -46,7 +46,7 @@ struct RecordHeader {
 };
 
 // The longest payload that always finds room in an empty ring, wherever its ends stand.
-constexpr std::uint32_t max_payload_bytes(std::uint32_t capacity, std::uint32_t line_bytes = kLineBytes) {
+constexpr std::uint32_t max_payload_bytes(std::uint32_t capacity, std::uint32_t line_bytes = RingMemory::kLine) {
   return capacity / 2 - line_bytes - kRecordHeaderBytes;
 }
 
@@ -201,6 +201,8 @@ class BasicRingConsumer {
   }
 
   std::uint64_t released() const { return released_; }
+  // Where peek() looks for a header: 0 there until a record is.
+  const std::byte* awaited() const { return memory_.data() + offset_of(position_); }
 
   RingState state() const { return state_; }
   std::uint32_t capacity() const { return memory_.capacity(); }

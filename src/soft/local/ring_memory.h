@@ -22,7 +22,8 @@ constexpr std::uint64_t ring_bytes(std::uint32_t capacity) { return kWriterBytes
 
 class RingMemory {
  public:
-  static constexpr std::uint32_t kLine = kLineBytes;
+  // Batches are so far apart: a processor fetches lines in pairs, and takes the next one away from who writes it.
+  static constexpr std::uint32_t kLine = kWriterBytes;
 
   // `base`: ring_bytes(capacity) of memory, zero at first, on a line of its own; it outlives this.
   RingMemory(std::byte* base, std::uint32_t capacity) : base_(base), capacity_(capacity) {

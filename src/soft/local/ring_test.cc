@@ -69,7 +69,7 @@ TEST(Ring, nothing_is_seen_before_publish_and_all_of_a_batch_after) {
 }
 
 TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
-  TestRing ring(512);
+  TestRing ring(1024);
   RingProducer producer(ring.memory());
   RingConsumer consumer(ring.memory());
   std::uint16_t sent = 0;
@@ -226,7 +226,7 @@ struct Written {
   bool operator==(const Written&) const = default;
 };
 Written consumer_after(std::uint64_t word, int lines = 1, bool released = true) {
-  TestRing ring(512);
+  TestRing ring(1024);
   RingProducer producer(ring.memory());
   RingConsumer consumer(ring.memory());
   for (int i = 0; i < lines; ++i) {
@@ -237,7 +237,7 @@ Written consumer_after(std::uint64_t word, int lines = 1, bool released = true) 
     EXPECT_FALSE(consumer.peek());
   }
   if (released) consumer.release();
-  const auto next = static_cast<std::uint32_t>(lines) * kLineBytes;
+  const auto next = static_cast<std::uint32_t>(lines) * RingMemory::kLine;
   ring.header(next) = word;
   const bool seen = consumer.peek() != nullptr;
   const RingState state = consumer.state();
@@ -247,6 +247,7 @@ Written consumer_after(std::uint64_t word, int lines = 1, bool released = true) 
 }
 
 TEST(Ring, F21_what_no_producer_writes_is_corrupt) {
+  constexpr std::uint32_t kLeft = 1024 - 2 * RingMemory::kLine - kRecordHeaderBytes;
   constexpr Written kNothing{RingState::Open, false}, kSeen{RingState::Open, true}, kCorrupt{RingState::Corrupt, false};
   EXPECT_EQ(consumer_after(0), kNothing);
   const std::uint64_t word = RecordHeader{1, 1}.word();
@@ -254,14 +255,14 @@ TEST(Ring, F21_what_no_producer_writes_is_corrupt) {
   EXPECT_EQ(consumer_after(1), kCorrupt);  // not there, and not nothing
   for (int bit = 48; bit < 64; ++bit) EXPECT_EQ(consumer_after(word ^ std::uint64_t{1} << bit), kCorrupt) << bit;
   EXPECT_EQ(consumer_after(RecordHeader{0xffffffff, 1}.word()), kCorrupt);
-  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 8, 1}.word(), 1), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{kLeft, 1}.word(), 1), kSeen);
   // Over what was not released, and the line that is kept for the end.
-  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 8, 1}.word(), 1, false), kSeen);
-  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 7, 1}.word(), 1, false), kCorrupt);
-  EXPECT_EQ(consumer_after(RecordHeader{512 - 2 * 64 - 7, 1}.word(), 1), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{kLeft, 1}.word(), 1, false), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{kLeft + 1, 1}.word(), 1, false), kCorrupt);
+  EXPECT_EQ(consumer_after(RecordHeader{kLeft + 1, 1}.word(), 1), kSeen);
   // Over the end of the data.
-  EXPECT_EQ(consumer_after(RecordHeader{256 - 8, 1}.word(), 4), kSeen);
-  EXPECT_EQ(consumer_after(RecordHeader{256 - 7, 1}.word(), 4), kCorrupt);
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 8, 1}.word(), 4), kSeen);
+  EXPECT_EQ(consumer_after(RecordHeader{512 - 7, 1}.word(), 4), kCorrupt);
 }
 
 // A consumer that is told of padding without end reads no more than a ring of it before it is to release.
@@ -306,7 +307,7 @@ TEST(Ring, F21_what_no_consumer_writes_is_corrupt) {
     ring.head() = head;
     EXPECT_FALSE(send(producer, 1, {1}));
     EXPECT_EQ(producer.state(), RingState::Corrupt);
-    ring.head() = 448;
+    ring.head() = 384;
     EXPECT_FALSE(send(producer, 1, {1})) << "corrupt is for good";
   }
 }

@@ -174,6 +174,7 @@ class Storm {
         break;
       case 5:
       case 6:
+        if (random.chance(0.5) && side.transport->emit_short(pair.now)) break;
         if (side.transport->ready(pair.now)) side.transport->emit(pair.now);
         break;
       default:
@@ -312,7 +313,7 @@ TEST(LocalStorm, F21_noise_in_a_ring_ends_its_own_connection_alone) {
     }
     if (storm.pair.a.qp->state() == QueuePairState::Error) ++broken;
   }
-  EXPECT_GT(broken, 250u);
+  EXPECT_GT(broken, 200u);
 }
 
 }  // namespace

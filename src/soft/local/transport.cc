@@ -135,6 +135,12 @@ bool Transport::handle_records(Instant now) {
   return anything;
 }
 
+bool Transport::looks_empty() const {
+  if (!fault_guard::kCopiesWords || !attached()) return false;
+  std::uint64_t header = 1;
+  return fault_guard::copy_word(reinterpret_cast<std::byte*>(&header), link_.channel->in.awaited()) && header == 0;
+}
+
 bool Transport::read_turn(Instant now) {
   RingConsumer& in = link_.channel->in;
   const std::uint32_t most_bytes = in.capacity() / 4;
@@ -280,6 +286,20 @@ bool Transport::emit(Instant now) {
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
   settle();
   return published;
+}
+
+bool Transport::emit_short(Instant now) {
+  if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
+  if (!answers_.empty() && !answers_.is_only_owed()) return false;
+  bool written = false;
+  const bool whole = fault_guard::run([this, now, &written] {
+    written = requester_.write_short(now);
+    link_.channel->out.publish();
+  });
+  if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
+  if (!send_.failed && !broken_) return written;
+  settle();
+  return true;
 }
 
 template <class Short>

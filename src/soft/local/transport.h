@@ -50,6 +50,9 @@ class Transport final : private core::RequestRecall {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
+  // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be
+  // had, false.
+  bool looks_empty() const;
   // Whether turns gave back so much room that a peer who waits for it is to be woken.
   bool gave_room();
   // The peer hung up: what it had published counts, then the oldest request ends as RetryExceeded with vendor error
@@ -67,6 +70,11 @@ class Transport final : private core::RequestRecall {
 
   // Nothing is to be written now or later, unless something comes.
   bool idle() const { return requester_.is_idle() && !responder_.owes_answer() && !finished(); }
+  // Likewise until deadline(), but for what is owed.
+  bool rests() const {
+    return sends() && requester_.is_idle() && !peer_ended_ && !link_.peer_gone &&
+           (answers_.empty() || (answers_.is_only_owed() && !answers_.due()));
+  }
   // Carries out a ShortWrite or ShortRead, which is not posted; see Requester::do_now(). handle_state() or emit()
   // follows when the queue pair is in ERR after it.
   template <class Short>
@@ -77,6 +85,8 @@ class Transport final : private core::RequestRecall {
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
   // something was published.
   bool emit(Instant now);
+  // The short way of emit(), for what was posted alone. True: it was published, or failed, and nothing else is ready.
+  bool emit_short(Instant now);
   Instant deadline() const;
   // In ERR, and the peer was told why: the socket may be closed.
   bool finished() const;

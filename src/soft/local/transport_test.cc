@@ -37,6 +37,51 @@ TEST(LocalTransport, r073_r074_o1_sends_of_every_length_arrive_whole_and_in_orde
   }
 }
 
+// Whatever it leaves to the long way comes to the same.
+TEST(LocalTransport, a_short_send_alone_goes_the_short_way_and_nothing_else_does) {
+  const Given given;
+  Pair pair(given);
+  const auto goes = [&pair] { return pair.a.transport->emit_short(pair.now); };
+  EXPECT_FALSE(goes()) << "nothing is posted";
+  pair.b.receive(1, 0, 300);
+  pair.a.send(1, 0, 255);
+  EXPECT_TRUE(goes());
+  EXPECT_FALSE(pair.a.transport->ready(pair.now));
+  EXPECT_FALSE(goes());
+  pair.a.send(2, 0, 256);
+  EXPECT_FALSE(goes()) << "not short";
+  pair.run();
+  pair.a.send(3, 0, 8);
+  pair.a.send(4, 0, 8);
+  EXPECT_FALSE(goes()) << "two";
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 5, 0, 8, pair.b, 0);
+  EXPECT_FALSE(goes()) << "not a SEND";
+  pair.run();
+  for (std::uint64_t id = 1; id < 5; ++id) pair.b.receive(id, 0, 300);
+  while (pair.wait()) continue;
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3, 4, 5}));
+  pair.a.send(6, given.memory_bytes, 8);
+  EXPECT_TRUE(goes()) << "its bytes are not registered";
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+}
+
+TEST(LocalTransport, q031_a_fenced_send_behind_a_read_does_not_go_the_short_way) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  EXPECT_TRUE(pair.a.transport->emit(pair.now));
+  const ScatterGather local = pair.a.sge(0, 8);
+  SendRequest request;
+  request.id = 2;
+  request.flags = SendFlags::Signaled | SendFlags::Fence;
+  request.local = {&local, 1};
+  pair.a.post(request);
+  EXPECT_FALSE(pair.a.transport->emit_short(pair.now));
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2}));
+}
+
 TEST(LocalTransport, o2_writes_lie_where_they_should_and_an_immediate_says_so) {
   for (const std::uint32_t capacity : {512u, 4096u}) {
     Given given;
