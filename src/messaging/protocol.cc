@@ -37,24 +37,30 @@ const Row& row_of(Protocol protocol) {
   return kRows.front();
 }
 
+// What a choice is about; a name may choose once.
+enum class Matter : std::uint8_t { Commit, Acknowledge, Ring, Fence };
+
 // A word of a kind's name, and the choice it is.
 struct Choice {
   std::string_view word;
+  Matter about;
   Protocol of;  // a protocol that has it; rings: see has_ring()
   void (*apply)(Kind&);
-  bool (*is)(const Kind&);
+  bool (*is)(const Kind&);  // and a name tells it: a default is not told
 };
 
-constexpr std::array<Choice, 5> kChoices{{
-    {"offset", Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Offset; },
+constexpr std::array<Choice, 6> kChoices{{
+    {"immediate", Matter::Commit, Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Immediate; },
+     [](const Kind&) { return false; }},
+    {"offset", Matter::Commit, Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Offset; },
      [](const Kind& k) { return k.commit == Commit::Offset; }},
-    {"reversed", Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Reversed; },
+    {"reversed", Matter::Commit, Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Reversed; },
      [](const Kind& k) { return k.commit == Commit::Reversed; }},
-    {"read", Protocol::BufferedWrite, [](Kind& k) { k.acknowledge = Acknowledge::Read; },
+    {"read", Matter::Acknowledge, Protocol::BufferedWrite, [](Kind& k) { k.acknowledge = Acknowledge::Read; },
      [](const Kind& k) { return k.acknowledge == Acknowledge::Read; }},
-    {"double-mapped", Protocol::BufferedWrite, [](Kind& k) { k.ring = RingMemory::DoubleMapped; },
+    {"double-mapped", Matter::Ring, Protocol::BufferedWrite, [](Kind& k) { k.ring = RingMemory::DoubleMapped; },
      [](const Kind& k) { return k.ring == RingMemory::DoubleMapped; }},
-    {"fenced", Protocol::DirectRead, [](Kind& k) { k.fenced = true; },
+    {"fenced", Matter::Fence, Protocol::DirectRead, [](Kind& k) { k.fenced = true; },
      [](const Kind& k) { return k.fenced; }},
 }};
 
@@ -67,7 +73,13 @@ bool has_choice(Protocol protocol, const Choice& choice) {
   return choice.of == protocol || (choice.word == "double-mapped" && has_ring(protocol));
 }
 
-Error unknown(std::string_view text, const std::string& why) {
+const Choice* choice_named(Protocol protocol, std::string_view word) {
+  for (const Choice& choice : kChoices)
+    if (choice.word == word && has_choice(protocol, choice)) return &choice;
+  return nullptr;
+}
+
+Error wrong(std::string_view text, const std::string& why) {
   return Error(ErrorCode::InvalidArgument, "message protocol \"" + std::string(text) + "\": " + why);
 }
 
@@ -108,17 +120,19 @@ Result<Kind> parse_kind(std::string_view text) {
     kind.protocol = row.protocol;
     known = true;
   }
-  if (!known) return unknown(text, "there is none called \"" + std::string(name) + "\"");
+  if (!known) return wrong(text, "there is none called \"" + std::string(name) + "\"");
+  std::array<const Choice*, 4> chosen{};  // by Matter
   while (!rest.empty()) {
     const std::string_view word = next_word();
-    bool taken = false;
-    for (const Choice& choice : kChoices) {
-      if (choice.word != word || !has_choice(kind.protocol, choice)) continue;
-      choice.apply(kind);
-      taken = true;
-    }
-    if (!taken && !(word == "immediate" && kind.protocol == Protocol::BufferedWrite))
-      return unknown(text, std::string(name) + " has no choice \"" + std::string(word) + "\"");
+    const Choice* choice = choice_named(kind.protocol, word);
+    if (choice == nullptr)
+      return wrong(text, std::string(name) + " has no choice \"" + std::string(word) + "\"");
+    const Choice*& before = chosen[static_cast<std::size_t>(choice->about)];
+    if (before == choice) return wrong(text, "\"" + std::string(word) + "\" stands there twice");
+    if (before != nullptr)
+      return wrong(text, "\"" + std::string(before->word) + "\" and \"" + std::string(word) + "\" exclude each other");
+    before = choice;
+    choice->apply(kind);
   }
   return kind;
 }

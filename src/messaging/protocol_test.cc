@@ -40,6 +40,24 @@ TEST(Kind, a_name_that_is_none_is_refused_with_the_word_that_is_wrong) {
   }
 }
 
+TEST(Kind, a_name_that_chooses_twice_is_refused_with_both_choices) {
+  struct {
+    const char *text, *why;
+  } const kNames[] = {{"buffered-write/immediate/offset", "\"immediate\" and \"offset\" exclude each other"},
+                      {"buffered-write/offset/immediate", "\"offset\" and \"immediate\" exclude each other"},
+                      {"buffered-write/reversed/read/offset", "\"reversed\" and \"offset\" exclude each other"},
+                      {"buffered-write/immediate/immediate", "\"immediate\" stands there twice"},
+                      {"buffered-write/read/read", "\"read\" stands there twice"},
+                      {"buffered-read/double-mapped/double-mapped", "\"double-mapped\" stands there twice"},
+                      {"direct-read/fenced/fenced", "\"fenced\" stands there twice"}};
+  for (const auto& [text, why] : kNames) {
+    const auto read = parse_kind(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().code(), ErrorCode::InvalidArgument);
+    EXPECT_NE(read.error().to_string().find(why), std::string::npos) << read.error().to_string();
+  }
+}
+
 TEST(Kind, where_a_device_promises_no_order_inside_a_write_another_commit_is_taken) {
   const Kind reversed{
       .protocol = Protocol::BufferedWrite, .commit = Commit::Reversed, .acknowledge = Acknowledge::Read};

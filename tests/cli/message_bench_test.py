@@ -256,6 +256,7 @@ def words_nobody_knows_lead_to_those_there_are(setting):
     cases = [(("send-recieve", "lat"), ["did you mean send-receive?", protocols]),
              (("buffered-write/reversd", "lat", "host"),
               ["did you mean reversed?", "its choices are ", "offset", "double-mapped"]),
+             (("buffered-write/immediate/offset", "lat"), ['"immediate" and "offset" exclude each other; its choice']),
              (("send-receive/fenced", "lat"), ["it has none"]), (("pigeons", "lat", "--here"), [protocols]),
              (("lat", "host"), ["'lat' is a test: give a PROTOCOL before it", "send-receive"]),
              (("send-receive", "latency"), ["no test 'latency'", "did you mean lat?", "tests are lat, bw, rate"]),
