@@ -19,12 +19,13 @@ std::byte pattern(std::uint64_t sequence, std::size_t at) {
 }  // namespace
 
 Result<std::unique_ptr<PingClient>> PingClient::connect(ProgressEngine& engine, Device& device, const Endpoint& server,
-                                                        const PingRequest& request) {
+                                                        const PingRequest& request,
+                                                        const ConnectionOptions& options) {
   std::unique_ptr<PingClient> client(new PingClient(engine, request));
   auto region = device.allocate_memory(2 * std::max<std::size_t>(request.size, 8), Access::LocalWrite);
   if (!region) return std::move(region).error();
   client->region_ = std::move(*region);
-  auto connection = Connection::connect(engine, server.to_string(), {}, request.to_bytes());
+  auto connection = Connection::connect(engine, server.to_string(), options, request.to_bytes());
   if (!connection) return std::move(connection).error();
   client->connection_.emplace(std::move(*connection));
   auto remote = RemoteMemory::from_bytes(client->connection_->private_data());

@@ -14,7 +14,7 @@ class PingClient {
  public:
   // Errors: those of Connection::connect(), ResourceExhausted, ProtocolError (no ping server there).
   static Result<std::unique_ptr<PingClient>> connect(ProgressEngine& engine, Device& device, const Endpoint& server,
-                                                     const PingRequest& request);
+                                                     const PingRequest& request, const ConnectionOptions& options);
   PingClient(const PingClient&) = delete;
   PingClient& operator=(const PingClient&) = delete;
 

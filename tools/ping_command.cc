@@ -20,6 +20,8 @@ namespace verbena::tools {
 
 namespace {
 
+constexpr double kAnswerSeconds = 10;
+
 struct PingOptions {
   std::string peer;
   bool server = false, once = false, quiet = false, json = false, poll = false;
@@ -27,12 +29,20 @@ struct PingOptions {
   std::string operation = "send";
   std::uint64_t count = 5;
   std::optional<std::uint32_t> size;
-  double interval = 1, timeout = 10;  // seconds
+  double interval = 1;            // seconds
+  std::optional<double> timeout;  // seconds
   DeviceFlags device;
 };
 
 Duration seconds(double value) { return Duration{static_cast<std::int64_t>(value * 1e9)}; }
+Duration answer_timeout(const PingOptions& options) { return seconds(options.timeout.value_or(kAnswerSeconds)); }
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+ConnectionOptions connection_options(const PingOptions& options) {
+  ConnectionOptions chosen;
+  if (options.timeout) chosen.connect_timeout = seconds(*options.timeout);
+  return chosen;
+}
 
 EngineOptions engine_options(const PingOptions& options) {
   EngineOptions chosen;
@@ -112,7 +122,7 @@ void ping_on(const PingOptions& options, const PingRequest& request, PingClient&
   const bool lines = !options.quiet && !options.json;
   for (std::uint64_t sequence = 1; options.count == 0 || sequence <= options.count; ++sequence) {
     ++run.sent;
-    auto time = client.ping(sequence, seconds(options.timeout));
+    auto time = client.ping(sequence, answer_timeout(options));
     if (!time) {
       ++run.failed;
       run.error = first_error(time.error(), client.connection().status());
@@ -146,7 +156,7 @@ int fail(const PingOptions& options, const Endpoint& peer, const PingRequest& re
 int ping_from(Device& device, const PingOptions& options, const Endpoint& peer, const PingRequest& request) {
   auto engine = ProgressEngine::create(device, engine_options(options));
   if (!engine) return fail(options, peer, request, engine.error(), advice(engine.error().code()));
-  auto client = PingClient::connect(*engine, device, peer, request);
+  auto client = PingClient::connect(*engine, device, peer, request, connection_options(options));
   if (!client) return fail(options, peer, request, client.error(), connect_advice(client.error(), device, peer));
   PingRun run;
   {
@@ -205,8 +215,9 @@ void add_ping_command(CLI::App& program, int& status) {
   require_whole(command->add_option("--size", options->size, "Bytes per operation (64; atomics: 8)"), 0, kMaxPingBytes);
   auto* interval = command->add_option("-i,--interval", options->interval, "Seconds between operations");
   require_seconds(interval->capture_default_str(), 0, 1e6);
-  auto* timeout = command->add_option("-W,--timeout", options->timeout, "Seconds to wait for an answer");
-  require_seconds(timeout->capture_default_str(), 0.001, 1e6);
+  auto* timeout = command->add_option("-W,--timeout", options->timeout,
+                                      "Seconds to wait for the connection (5) and for an answer (10)");
+  require_seconds(timeout, 0.001, 1e6);
   auto* port = command->add_option("--port", options->port, "Server: port to listen on; 0: a free one");
   require_whole(port->capture_default_str(), 0, 65535);
   command->add_flag("--once", options->once, "Server: end after the first client");

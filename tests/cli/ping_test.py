@@ -113,7 +113,15 @@ def a_killed_client_is_missed_by_its_server(setting):
         say(f"{operation}: {told}")
 
 
+def a_connection_is_waited_for_as_long_as_asked(setting):
+    for limit in ("0.3", "0.7"):
+        output, errors = setting.run("ping", "127.99.98.97", "-W", limit, "--json", status=1)
+        told = json.loads(output)["error"]
+        check(told["code"] == "Unreachable" and f"no answer within {limit[2]}00 ms" in errors, output + errors)
+    say(errors.splitlines()[0])
+
+
 if __name__ == "__main__":
     main(every_operation_works, every_size_works, lines_look_like_those_of_ping, many_clients_at_once,
          once_ends_after_the_first_client, interrupt_ends_a_client_with_its_summary, a_killed_server_ends_the_client,
-         a_killed_client_is_missed_by_its_server)
+         a_killed_client_is_missed_by_its_server, a_connection_is_waited_for_as_long_as_asked)
