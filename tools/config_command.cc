@@ -24,17 +24,26 @@ int run_config(bool json) {
                      {"value", one.value ? nlohmann::json(printable(*one.value)) : nlohmann::json()},
                      {"from", one.value ? "environment" : "default"},
                      {"default", one.default_text},
+                     {"wrong", wrong_with(one).empty() ? nlohmann::json() : nlohmann::json(wrong_with(one))},
                      {"meaning", one.meaning}});
     say_json({{"variables", all}, {"unknown", unknown}});
   } else {
-    for (const EnvironmentVariable& one : variables)
-      say(stdout, "{} = {}\n  from     {}\n  default  {}\n  meaning  {}\n", one.name,
-          one.value ? printable(*one.value) : one.default_text, one.value ? "the environment" : "the default",
-          one.default_text, one.meaning);
+    for (const EnvironmentVariable& one : variables) {
+      const std::string wrong = wrong_with(one);
+      say(stdout, "{} = {}\n{}  from     {}\n  default  {}\n  meaning  {}\n", one.name,
+          one.value ? printable(*one.value) : one.default_text,
+          wrong.empty() ? "" : "  wrong    not understood: " + wrong + "\n",
+          one.value ? "the environment" : "the default", one.default_text, one.meaning);
+    }
   }
-  if (unknown.empty()) return kExitOk;
-  return report_failure("config", unknown.front() + " is set, and nothing looks at it",
-                        "Check its spelling; the names above are all there are.");
+  if (!unknown.empty())
+    return report_failure("config", unknown.front() + " is set, and nothing looks at it",
+                          "Check its spelling; the names above are all there are.");
+  for (const EnvironmentVariable& one : variables)
+    if (const std::string wrong = wrong_with(one); !wrong.empty())
+      return report_failure("config", one.name + " is '" + printable(*one.value) + "'; " + wrong,
+                            "No device is opened with it.");
+  return kExitOk;
 }
 
 }  // namespace

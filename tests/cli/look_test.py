@@ -122,7 +122,16 @@ def variables_are_told(setting):
     check("VERBENA_PCAP = here.pcapng" in output and "the environment" in output, output)
     output, errors = run(setting, "config", status=1, VERBENA_PCAPS="x")
     check("VERBENA_PCAPS" in errors, errors)
-    say(f"{len(known)} variables, and one that is misspelt")
+    for name, value, advice in (("VERBENA_PATH", "fast", "set it to auto, roce or local"),
+                                ("VERBENA_LOCAL_COPY", "twice", "set it to auto or staged"),
+                                ("VERBENA_LOCAL_USERS", "anna", "set it to numbers of users")):
+        output, errors = run(setting, "config", status=1, **{name: value})
+        check(f"{name} = {value}\n  wrong    not understood: {advice}" in output, output)
+        check(f"{name} is '{value}'; {advice}" in errors and output.count("  wrong ") == 1, errors + output)
+        output, _ = run(setting, "config", "--json", status=1, **{name: value})
+        wrong = {one["name"]: one["wrong"] for one in json.loads(output)["variables"] if one["wrong"]}
+        check(list(wrong) == [name] and advice in wrong[name], output)
+    say(f"{len(known)} variables, one that is misspelt, and three whose values nobody understands")
 
 
 def the_machine_is_examined(setting):
