@@ -61,7 +61,7 @@ nlohmann::json json_of(std::string_view command, const MessageReport& report, co
         all["choices"].push_back({{"path", std::string(to_string(path))},
                                   {"wish", std::string(to_string(wish))},
                                   {"protocol", messaging::to_string(choice->row.kind)},
-                                  {"runs", std::max<std::size_t>(choice->row.merits.size(), 1)},
+                                  {"runs", run_count(choice->row)},
                                   {"spread", spread_of(choice->row)},
                                   {"within_noise", kinds_of(choice->alike)},
                                   {"reason", choice->reason}});

@@ -101,11 +101,9 @@ nlohmann::json to_json(const MessageRow& row) {
                      {"bytes_per_s", row.bytes_per_second()},
                      {"overhead_us", row.overhead},
                      {"sender_bytes", row.sender_bytes},
-                     {"receiver_bytes", row.receiver_bytes}};
-  if (is_repeated(row)) {
-    all["runs"] = row.merits.size();
-    all["spread"] = spread_of(row);
-  }
+                     {"receiver_bytes", row.receiver_bytes},
+                     {"runs", run_count(row)}};
+  if (is_repeated(row)) all["spread"] = spread_of(row);
   if (row.test.measure == MessageMeasure::Latency)
     all["time_us"] = {{"min", row.minimum}, {"typical", row.typical}, {"avg", row.average},  {"stdev", row.deviation},
                       {"p99", row.p99},     {"p99.9", row.p999},      {"max", row.maximum}};

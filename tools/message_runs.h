@@ -16,6 +16,7 @@ double merit_of(const MessageRow& row);
 // run that was lucky, or met with what else the machine does, decides nothing.
 MessageRow middle_of(std::vector<MessageRow> runs);
 inline bool is_repeated(const MessageRow& row) { return row.merits.size() > 1; }
+inline std::size_t run_count(const MessageRow& row) { return is_repeated(row) ? row.merits.size() : 1; }
 // How much better the best of its runs was than the worst: 0.2 is 20 % better.
 double spread_of(const MessageRow& row);
 

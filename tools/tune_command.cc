@@ -66,6 +66,10 @@ std::string spread_text(const MessageRow& row) {
   return fmt::format("the best of {} runs was {} the worst", row.merits.size(), how);
 }
 
+std::string runs_text(const MessageRow& row) {
+  return run_count(row) == 1 ? "1 run" : fmt::format("{} runs", run_count(row));
+}
+
 // Each kind with the best that it did, the best first.
 std::vector<const TuneStep*> best_of_each(const TuneOutcome& outcome) {
   std::vector<const TuneStep*> steps;
@@ -83,13 +87,15 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
       settings.senders, settings.senders == 1 ? "" : "s", words_for_path(outcome.best),
       settings.sleeping ? ", the receiver asleep" : "");
   for (const TuneStep* step : best_of_each(outcome))
-    say(stdout, "  {:<32} {}\n", to_string(step->test.kind), result_text(*step->row));
+    say(stdout, "  {:<42} {:<24} {}\n", to_string(step->test.kind), result_text(*step->row), runs_text(*step->row));
   for (const TuneStep& step : outcome.steps)
-    if (!step.row) say(stdout, "  {:<32} failed: {}\n", to_string(step.test.kind), step.why);
+    if (!step.row) say(stdout, "  {:<42} failed: {}\n", to_string(step.test.kind), step.why);
+  say(stdout, "of several runs the one in the middle; a single one may have been lucky\n");
   const MessageTest &best = outcome.best.test, &usual = outcome.usual.test;
   say(stdout, "best: {}, {}: {}", to_string(best.kind), settings_text(best), result_text(outcome.best));
   if (settings_text(usual) != settings_text(best) || usual.kind != best.kind)
-    say(stdout, "; {}, {}: {}", to_string(usual.kind), settings_text(usual), result_text(outcome.usual));
+    say(stdout, "; {}, {}: {} ({})", to_string(usual.kind), settings_text(usual), result_text(outcome.usual),
+        runs_text(outcome.usual));
   say(stdout, "\n");
   for (const MessageRow& row : outcome.alike)
     say(stdout, "within the noise of these runs: {}, {}: {}\n", to_string(row.test.kind), settings_text(row.test),

@@ -49,7 +49,7 @@ def a_comparison_measures_both_paths_and_says_what_to_take(setting):
         check(choice["runs"] in ((1, 5) if alone else (5,)) and choice["spread"] >= 0, choice)
         check(bool(choice["within_noise"]) == ("within the noise of these runs" in choice["reason"]), choice)
         check(all(name in choice["reason"] for name in choice["within_noise"]), choice)
-    again = [one for one in result["results"] if one.get("runs", 1) > 1]
+    again = [one for one in result["results"] if one["runs"] > 1]
     check(2 * 3 * 2 <= len(again) <= 2 * 4 * 2 and all(one["spread"] >= 0 for one in again), again)
     check(f"{4 * TESTS} tests, 0 failed" in output and page in output, output)
     numbers = {(one["test"]["senders"], one["test"]["threads"]) for one in result["results"]}
@@ -161,8 +161,9 @@ def tuned(setting, *words):
 
     check(result["best"] in steps and result["usual"] in steps, "what was not measured is the best")
     # Those that did best ran again. Of them nothing was better by more than what counts as noise.
-    again = [one for one in steps if "runs" in one]
+    again = [one for one in steps if one["runs"] > 1]
     check(3 <= len(again) <= 4 and all(one["runs"] == 3 for one in again) and result["best"] in again, again)
+    the_table_tells_runs(output, steps)
     alike = result["within_noise"]
     check(output.count("within the noise of these runs: ") == len(alike), output)
     check(all(one in again and one != result["best"] for one in alike), alike)
@@ -176,13 +177,22 @@ def tuned(setting, *words):
     return output, result
 
 
+def the_table_tells_runs(output, steps):
+    table = re.findall(r"^  (\S+) +[^:\n]* +(\d+) runs?$", output, re.MULTILINE)
+    check(len(table) == len({one["test"]["protocol"] for one in steps}), output)
+    done = {(one["test"]["protocol"], one["runs"]) for one in steps}
+    told = {(name, int(runs)) for name, runs in table}
+    check(told <= done and any(runs == 1 for _, runs in told), output)
+    check("of several runs the one in the middle; a single one may have been lucky" in output, output)
+
+
 def a_tuning_recommends_what_it_measured(setting):
     output, result = tuned(setting, "--goal", "rate", "-s", "32", "--senders", "2", "--path", "local")
     members = ("window", "batch", "ring_bytes")
     tried = {member: len({one["test"][member] for one in result["steps"]}) for member in members}
     # Rings are tried where a protocol that has one is ahead.
     rings = ("buffered", "shared-write")
-    if not all(one["test"]["protocol"].startswith(rings) for one in result["steps"] if "runs" in one):
+    if not all(one["test"]["protocol"].startswith(rings) for one in result["steps"] if one.get("runs", 0) > 1):
         tried.pop("ring_bytes")
     check(all(count > 1 for count in tried.values()), f"{tried}: {result['steps']}")
     check(len({one["test"]["protocol"] for one in result["steps"]}) >= 13, result["steps"])
