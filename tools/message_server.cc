@@ -107,6 +107,8 @@ Result<void> MessageServer::run(const MessageTest& test) {
   if (auto sound = check_message_test(test); !sound) return fail(test, sound.error());
   if (auto sound = check_events(test, options_.end); !sound) return fail(test, sound.error());
   if (auto ready = devices_.prepare(test.path, test.threads); !ready) return fail(test, ready.error());
+  if (test.measure == MessageMeasure::Latency)
+    if (auto fits = check_inline(test, devices_.at(0).info()); !fits) return fail(test, fits.error());
   Ends ends;
   MessageCrew crew(test.threads, [&](std::uint32_t number) { return ends[number]->run(); });
   for (std::uint32_t i = 0; i < test.threads; ++i)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/message_kinds.h"
 #include "tools/safe_path.h"
 
 namespace verbena::tools {
@@ -87,6 +88,15 @@ Result<void> check_events(const MessageTest& test, const MessageEndOptions& opti
   if (!options.events || messaging::traits_of(test.kind).interrupts) return {};
   return Error(ErrorCode::InvalidArgument,
                test.name() + ": -e, and no message of this protocol wakes who sleeps; leave -e out");
+}
+
+// The default is cut to what the device takes.
+Result<void> check_inline(const MessageTest& test, const DeviceInfo& device) {
+  if (!goes_inline(test.kind) || test.inline_bytes <= std::max(device.max_inline_bytes, MessageTest{}.inline_bytes))
+    return {};
+  return Error(ErrorCode::InvalidArgument,
+               fmt::format("{}: -I is {}, and the device at {} takes {} at most", test.name(), test.inline_bytes,
+                           device.address.to_string(), device.max_inline_bytes));
 }
 
 Result<std::unique_ptr<MessageSession>> MessageSession::connect(const Endpoint& server,
@@ -218,6 +228,7 @@ Result<MessageRow> MessageSession::run(const MessageTest& test, const MessageBeg
   if (auto sound = check_message_test(test); !sound) return std::move(sound).error();
   if (auto sound = check_events(test, options_.end); !sound) return std::move(sound).error();
   if (auto ready = devices_.prepare(test.path, test.threads); !ready) return std::move(ready).error();
+  if (auto fits = check_inline(test, devices_.at(0).info()); !fits) return std::move(fits).error();
   failed_there_ = false;
   auto addresses = propose(test);
   if (!addresses) return std::move(addresses).error();

@@ -86,5 +86,7 @@ Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann:
 bool may_come_from_peer(ErrorCode code);
 // Of a receiver that sleeps until a message comes. Errors: InvalidArgument (none wakes it).
 Result<void> check_events(const MessageTest& test, const MessageEndOptions& options);
+// Of who sends messages of that protocol, by that device. Errors: InvalidArgument (it takes less in a request).
+Result<void> check_inline(const MessageTest& test, const DeviceInfo& device);
 
 }  // namespace verbena::tools

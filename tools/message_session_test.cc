@@ -106,6 +106,23 @@ TEST(MessageSession, goes_on_after_a_test_that_either_end_cannot_run) {
   EXPECT_EQ(server.served().size(), 2u);
 }
 
+TEST(MessageSession, sends_no_more_in_a_request_than_the_device_takes_and_says_so) {
+  ServerThread server;
+  auto session = must(MessageSession::connect(server.address(), {}));
+  const std::uint32_t most = session->devices().at(0).info().max_inline_bytes;
+  MessageTest test = quick_test("send-receive", MessageMeasure::Latency);
+  test.inline_bytes = most + 1;
+  const auto refused = session->run(test);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::InvalidArgument);
+  EXPECT_NE(refused.error().context().find("takes " + std::to_string(most) + " at most"), std::string::npos);
+  test.inline_bytes = most;
+  EXPECT_EQ(must(session->run(test)).test.inline_bytes, most);
+  test = quick_test("buffered-read", MessageMeasure::Latency);
+  test.inline_bytes = most + 1;
+  EXPECT_TRUE(session->run(test)) << "of this protocol none goes so";
+}
+
 TEST(MessageSession, is_over_when_it_is_stopped_however_busy_it_is) {
   for (const MessageMeasure measure : {MessageMeasure::Latency, MessageMeasure::Rate}) {
     ServerThread server;

@@ -245,6 +245,9 @@ def flags_that_mean_nothing_are_refused(setting):
     for flag, value in numbers:
         output, errors = setting.run("bench", "message", "send-receive", "bw", flag, value, status=2)
         check(value in errors and not output, f"{flag} {value}: {errors}")
+    for protocol, flag in (("send-receive", "1025"), ("direct-write", "100000")):
+        _, errors = setting.run("bench", "message", protocol, "lat", "--here", "-F", "-n", "5", "-I", flag, status=1)
+        check(f"-I is {flag}, and the device at " in errors and "takes 1024 at most" in errors, errors)
     _, errors = setting.run("bench", "message", "send-receive", "lat", "--here", "-F", "--json",
                             setting.path("no", "result"), status=1)
     check("Name files" in errors, errors)
