@@ -232,25 +232,10 @@ TEST_F(SeveralUsers, are_told_of_who_was_alone_and_has_become_another_user) {
 }
 
 TEST_F(SeveralUsers, all_come_and_go_at_once_and_everybody_gets_in) {
-  std::vector<pid_t> children;
-  for (std::uint32_t i = 0; i < 6; ++i) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const uid_t user = i % 2 == 0 ? kAnna : kBert;
-      if (::setresuid(user, user, user) != 0) ::_exit(1);
-      for (int round = 0; round < 25; ++round) {
-        auto shared = SharedAddress::open(address_, *AddressUsers::with(both_));
-        if (!shared || !(*shared)->announce(kTcp | (7'000 + i))) ::_exit(1);
-      }
-      ::_exit(0);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  expect_all_get_in(6, both_, [](std::uint32_t i) {
+    const uid_t user = i % 2 == 0 ? kAnna : kBert;
+    return ::setresuid(user, user, user) == 0;
+  });
 }
 
 TEST_F(SeveralUsers, are_the_same_for_all_devices_of_a_process) {

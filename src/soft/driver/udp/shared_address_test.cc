@@ -336,23 +336,7 @@ TEST_F(SharedAddressTest, what_is_no_member_is_told_from_one) {
 }
 
 TEST_F(SharedAddressTest, all_come_and_go_at_once_and_everybody_gets_in) {
-  std::vector<pid_t> children;
-  for (int i = 0; i < 8; ++i) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      for (int round = 0; round < 25; ++round) {
-        auto shared = SharedAddress::open(address_);
-        if (!shared || !(*shared)->announce(kTcp | static_cast<std::uint32_t>(7'000 + i))) ::_exit(1);
-      }
-      ::_exit(0);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  expect_all_get_in(8);
 }
 
 TEST_F(SharedAddressTest, members_whom_a_guest_woke_in_vain_can_leave) {

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -65,6 +68,29 @@ class SharedAddressTest : public ::testing::Test {
               static_cast<ssize_t>(datagram.size()));
   }
   Member member() const { return Member(address_); }
+  // So many processes come and go at once, each 25 times; `become` is the first thing that each does, with its number.
+  void expect_all_get_in(
+      std::uint32_t processes, const std::vector<std::uint32_t>& names = {},
+      const std::function<bool(std::uint32_t)>& become = [](std::uint32_t) { return true; }) const {
+    std::vector<pid_t> children;
+    for (std::uint32_t i = 0; i < processes; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        if (!become(i)) ::_exit(1);
+        for (int round = 0; round < 25; ++round) {
+          auto shared = SharedAddress::open(address_, *AddressUsers::with(names));
+          if (!shared || !(*shared)->announce(kTcp | (7'000 + i))) ::_exit(1);
+        }
+        ::_exit(0);
+      }
+      children.push_back(child);
+    }
+    for (const pid_t child : children) {
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+  }
 
   const Gid address_ = Gid::from_ipv4(127, 0, 0, 1);
 };
