@@ -35,7 +35,6 @@ struct SharedReceiveReceiver::Peer final : ReceiverPeer {
   std::uint32_t owed = 0;     // credits not yet told
   std::uint64_t told = 0;     // credits given since the beginning
   std::uint64_t came = 0, first = 0;  // messages; credits at the beginning
-  bool ran_dry = false;               // it has used up what it had
 };
 
 Result<void> SharedReceiveReceiver::open() {
@@ -174,7 +173,7 @@ void SharedReceiveReceiver::handle_arrival(Peer& peer, std::uint32_t slot) {
   ++peer.waiting;
   ++peer.held;
   if (peer.came == peer.first + peer.told) {
-    peer.ran_dry = true;
+    grow(peer);
     tell(peer);
   }
   touch_if_awaited();
@@ -216,14 +215,15 @@ void SharedReceiveReceiver::give_credit(Peer& peer) {
 void SharedReceiveReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer&>(peer)); }
 
 // Who has used up all it had gets as much again, also while the receiver holds what it sent.
+void SharedReceiveReceiver::grow(Peer& peer) {
+  const std::uint32_t limit = std::min(peer.most, std::max(fair_share(), options().depth / 2));
+  const std::uint32_t more = std::min({peer.window, spare_, limit - std::min(limit, peer.window)});
+  peer.window += more;
+  peer.owed += more;
+  spare_ -= more;
+}
+
 void SharedReceiveReceiver::tell(Peer& peer) {
-  if (std::exchange(peer.ran_dry, false)) {
-    const std::uint32_t limit = std::min(peer.most, std::max(fair_share(), options().depth / 2));
-    const std::uint32_t more = std::min({peer.window, spare_, limit - std::min(limit, peer.window)});
-    peer.window += more;
-    peer.owed += more;
-    spare_ -= more;
-  }
   if (peer.owed == 0 || peer.owed < credit_batch(peer.window)) return;
   if (!tell_given_back(peer, peer.told + peer.owed)) return;
   peer.told += peer.owed;

@@ -51,6 +51,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   void handle_done(std::uint32_t slot);
   void handle_arrival(Peer& peer, std::uint32_t slot);
   void give_credit(Peer& peer);
+  void grow(Peer& peer);
   void tell(Peer& peer);
   std::uint32_t fair_share() const;
 
