@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "tools/number_flags.h"
 
@@ -193,12 +194,23 @@ void add_own(CLI::App& command, BenchFlags& flags) {
   require_whole(command.add_option("-q,--qp", settings.pairs, "Queue pairs")->capture_default_str(), 1, kMaxBenchPairs);
   auto* depth = command.add_option("-t,--tx-depth", settings.send_depth, "Operations in flight per queue pair");
   require_whole(depth->capture_default_str(), 1, 1u << 20);
-  auto* every = command.add_option("-Q,--cq-mod", settings.signal_every, "One completion per so many operations");
-  require_whole(every->capture_default_str(), 1, 1u << 20);
+  require_whole(command.add_option("-Q,--cq-mod", flags.signal_every,
+                                   "One completion per so many operations (100, and -t at most; 1 of more than 8192 "
+                                   "bytes without -a or -e; with -l as many as that)"),
+                1, 1u << 20);
   auto* list = command.add_option("-l,--post_list", settings.post_list, "Operations posted by one call");
   require_whole(list->capture_default_str(), 1, 1u << 20);
   command.add_flag("-N,--noPeak", settings.no_peak, "No peak: the best rate over -t times -q messages in a row");
   command.add_flag("--report_gbits", flags.display.gigabits, "Gbit/s instead of perftest's MB/s, which are 2^20 bytes");
+}
+
+// As perftest's programs do where -Q is not given.
+std::uint32_t usual_signal_every(const BenchSettings& settings) {
+  constexpr std::uint32_t kUsual = 100, kLargeMessage = 8192;
+  if (settings.is_latency()) return 1;
+  if (settings.post_list > 1) return settings.post_list;
+  if (settings.sizes().front() > kLargeMessage && !settings.events) return 1;
+  return std::min(kUsual, settings.send_depth);
 }
 
 std::string refusal_given(const BenchFlags& flags) {
@@ -234,13 +246,14 @@ std::string finish_bench_flags(BenchFlags& flags) {
   if (settings.keep_times && settings.duration != 0) return "-H and -U keep every time: give a number of them with -n";
   if (settings.keep_times && settings.iterations > kMaxKeptTimes)
     return fmt::format("-H and -U keep every time: -n is {} at most with them", kMaxKeptTimes);
-  if (settings.signal_every > settings.send_depth)
-    return fmt::format("-Q {} is more than the {} operations that -t lets fly", settings.signal_every,
-                       settings.send_depth);
   if (settings.shared_receives && settings.managed)
     return "--use-srq is for queue pairs that are connected by hand, without -R";
   if (settings.post_list > settings.send_depth)
     return fmt::format("-l {} is more than the {} operations that -t lets fly", settings.post_list,
+                       settings.send_depth);
+  settings.signal_every = flags.signal_every.value_or(usual_signal_every(settings));
+  if (settings.signal_every > settings.send_depth)
+    return fmt::format("-Q {} is more than the {} operations that -t lets fly", settings.signal_every,
                        settings.send_depth);
   settings.compare_and_swap = flags.atomic == "CMP_AND_SWAP";
   settings.patience = Duration{static_cast<std::int64_t>(flags.timeout * 1e9)};

@@ -27,7 +27,7 @@ struct BenchFlags {
   DeviceFlags device;
   std::string host;
   std::uint16_t port = kBenchPort;
-  std::optional<std::uint32_t> size;
+  std::optional<std::uint32_t> size, signal_every;
   std::optional<std::uint64_t> iterations;
   std::string connection = "RC", atomic = "FETCH_AND_ADD";
   std::uint32_t device_port = 1, gid_index = 0;

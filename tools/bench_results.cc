@@ -71,6 +71,7 @@ nlohmann::json bench_json(const BenchSettings& settings, const BenchSurroundings
                      {"connection_manager", settings.managed},
                      {"queue_pairs", settings.pairs},
                      {"tx_depth", settings.send_depth},
+                     {"cq_mod", settings.signal_every},
                      {"bidirectional", settings.bidirectional}};
   if (settings.duration != 0) all["duration_s"] = settings.duration;
   nlohmann::json results = nlohmann::json::array();

@@ -125,6 +125,25 @@ def every_way_of_bandwidth_works(setting):
     say(f"{len(ways)} combinations, three operations each, and 13 of one operation's own")
 
 
+def so_many_operations_complete_as_of_perftest(setting):
+    ways = [(("write", "bw"), (), 1), (("write", "bw"), ("-s", "8193"), 1), (("write", "bw"), ("-s", "8192"), 100),
+            (("send", "bw"), ("-s", "2", "-t", "16"), 16), (("send", "bw"), ("-e",), 100),
+            (("read", "bw"), ("-a",), 100), (("atomic", "bw"), (), 100),
+            (("write", "bw"), ("-s", "2", "-l", "8"), 8),
+            (("write", "bw"), ("-s", "2", "-l", "8", "-Q", "4"), 4), (("send", "bw"), ("-Q", "7"), 7)]
+    for test, way, wanted in ways:
+        ours, _, result = both(setting, test, "-n", "250", *way)
+        check(result["cq_mod"] == wanted and f" CQ mod.     : {wanted}\n" in ours, f"{test} {way}: {result}")
+        check(all(one["iterations"] == 250 for one in result["results"]), result)
+    _, _, result = both(setting, ("write", "lat"), "-n", "20")
+    check(result["cq_mod"] == 1, result)
+    # The time is up at a completion.
+    for test in (("send", "bw"), ("atomic", "bw")):
+        _, _, result = both(setting, test, "-D", "1", *(("-s", "8") if test[0] == "send" else ()))
+        check(result["results"][0]["iterations"] % 100 == 0, result)
+    say(f"{len(ways)} ways")
+
+
 def every_way_of_latency_works(setting):
     for words in (("send", "-R"), ("send", "-e"), ("send", "--use-srq"), ("send", "-s", "5000", "-m", "512"),
                   ("send", "-I", "64"),
@@ -344,6 +363,7 @@ def strangers_are_told_apart(setting):
 
 if __name__ == "__main__":
     main(the_path_is_told, every_test_runs_at_both_ends, headers_are_perftests, every_way_of_bandwidth_works,
+         so_many_operations_complete_as_of_perftest,
          every_way_of_latency_works, huge_pages_are_taken_or_missed,
          duration_ends_by_the_clock, all_sizes_from_2_to_8388608, the_page_of_one_size_is_whole,
          every_time_is_printed_on_request, packets_carry_the_traffic_class, ends_that_disagree_say_in_what,
