@@ -5,7 +5,7 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr Duration kChoosing = Duration::seconds(2);
+constexpr Duration kChoosing = Duration::seconds(2), kBetweenLooks = Duration::milliseconds(2);
 // How lines of Device::explain() begin.
 constexpr std::string_view kOfOne = "queue pair ", kOfAll = "same host: all connections go by ";
 
@@ -34,7 +34,9 @@ PathTaken wait_path(ProgressEngine& engine, const Device& device, std::optional<
     path = path_taken(device, queue_pair);
     return path.is_known();
   };
-  engine.run_until(is_known, engine.now() + kChoosing);
+  // What decides it need not wake who sleeps here.
+  const Instant latest = engine.now() + kChoosing;
+  while (!engine.run_until(is_known, engine.now() + kBetweenLooks) && engine.now() < latest) continue;
   return path;
 }
 
