@@ -152,8 +152,8 @@ bool EngineState::drain(CompletionShard& shard) {
   bool any = false;
   for (int batches = 0; shard.broken || batches < kBatchesPerQueue; ++batches) {
     if (batch_next_ < batch_end_) {
-      // What several callbacks, or tasks, post leaves together.
-      const GatheredPosts gathered(*this, batch_end_ - batch_next_ > 1);
+      // What several callbacks, or tasks, post leaves together. Two are likely a SEND's and its answer's.
+      const GatheredPosts gathered(*this, batch_end_ - batch_next_ > 2);
       while (batch_next_ < batch_end_) {
         any = true;
         const Completion completion = batch_[batch_next_++];

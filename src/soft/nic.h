@@ -151,8 +151,10 @@ class Nic final {
   void handle_doorbells(Instant now);
   // The same for one queue pair, whose doorbell need not ring.
   void handle_post(Instant now, core::QueuePair& queues);
-  // Instead of that and emit_records(), where it is the short way: it has left. False: nothing happened.
-  bool emit_post(Instant now, core::QueuePair& queues);
+  // Instead of that and emit_records(), where it is the short way: it has left, before the clock is read, and
+  // follow_post() is due. False: nothing happened.
+  bool emit_post(core::QueuePair& queues);
+  void follow_post(Instant now, core::QueuePair& queues);
   // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
   // finds the device free.
   bool doorbell_rang() const { return doorbells_.load() != nullptr; }

@@ -355,14 +355,18 @@ bool Nic::emit_records(Instant now) {
   return any;
 }
 
-bool Nic::emit_post(Instant now, core::QueuePair& queues) {
+bool Nic::emit_post(core::QueuePair& queues) {
   Qp& qp = static_cast<Qp&>(queues);
   if (!is_on_rings(qp) || qp.hooks[kLocalReady].linked || qp.hooks[kToWake].linked) return false;
-  if (!qp.local->transport.emit_short(now)) return false;
+  return qp.local->transport.emit_short();
+}
+
+void Nic::follow_post(Instant now, core::QueuePair& queues) {
+  Qp& qp = static_cast<Qp&>(queues);
+  qp.local->transport.follow_short(now);
   wake_peer(qp);
   if (qp.local->link) watch(now, qp);
   schedule_local(now, qp);
-  return true;
 }
 
 void Nic::wake_peers() {

@@ -26,7 +26,7 @@ constexpr Duration kBetweenLooks = Duration::microseconds(100);
 constexpr Duration kBetweenLooksForQuiet = Duration::microseconds(25);
 constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
-constexpr int kLooksAtRings = 8;  // which are shorter
+constexpr int kLooksAtRings = 16;  // which are shorter
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
 // Of posts that are deferred to the next poll: behind so many requests, and so many at most.
@@ -296,7 +296,8 @@ bool HostDevice::defer(core::QueuePair& queues, std::size_t requests) {
 
 // Who finds the device free needs no doorbell.
 void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
-  if (gatherer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+  const std::thread::id gatherer = gatherer_.load(std::memory_order_relaxed);
+  if (gatherer != std::thread::id{} && gatherer == std::this_thread::get_id()) {
     nic_.ring_doorbell(queues);
     if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
     gathered_records_ = 0;
@@ -313,14 +314,10 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   if (!owner_.try_lock()) {
     nic_.ring_doorbell(queues);
   } else {
+    const bool left = nic_.emit_post(queues);
     begin_turn();
-    if (nic_.emit_post(turn_, queues)) {
-      collect_events();
-      release();
-    } else {
-      nic_.handle_post(turn_, queues);
-      transmit_and_release();
-    }
+    left ? nic_.follow_post(turn_, queues) : nic_.handle_post(turn_, queues);
+    transmit_and_release();
   }
   drive_while_rung();
 }

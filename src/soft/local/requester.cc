@@ -221,7 +221,8 @@ Written Requester::write(Instant now, std::uint32_t limit) {
       written.blocked = true;
       break;
     }
-    if (!put_record(now, wqe, cut, to)) break;
+    if (!put_record(wqe, cut, to)) break;
+    await_peer(now);
     bytes += cut.bytes();
     written.anything = true;
   }
@@ -235,7 +236,7 @@ bool Requester::is_short(const SendWqe& wqe) const {
   return is_send && !waits && wqe.length < std::min(kShortBytes, link_.config.pull_from_bytes);
 }
 
-bool Requester::write_short(Instant now) {
+bool Requester::write_short() {
   core::SendQueue& queue = link_.qp.send_queue();
   if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
   if (queue.posted() - state_.current != 1) return false;
@@ -245,12 +246,12 @@ bool Requester::write_short(Instant now) {
   std::byte* const to = cut.bytes() > link_.max_record_bytes ? nullptr : link_.reserve(cut.kind, cut.bytes());
   if (to == nullptr) return false;
   wqe.started = true;
-  put_record(now, wqe, cut, to);
+  put_record(wqe, cut, to);
   return true;
 }
 
-bool Requester::put_record(Instant now, const SendWqe& wqe, const Cut& cut, std::byte* to) {
-  if (write_record(wqe, cut, to)) return advance(now, wqe, cut), true;
+bool Requester::put_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+  if (write_record(wqe, cut, to)) return advance(wqe, cut), true;
   link_.discard(to, cut.bytes());
   fail(CompletionStatus::LocalProtectionError);
   return false;
@@ -261,8 +262,7 @@ void Requester::await_peer(Instant now) {
     state_.begin_period(now, link_.qp.attributes().timeout, link_.channel->out.consumed());
 }
 
-void Requester::advance(Instant now, const SendWqe& wqe, const Cut& cut) {
-  await_peer(now);
+void Requester::advance(const SendWqe& wqe, const Cut& cut) {
   state_.written += cut.payload;
   state_.pulled = cut.pieces != 0;
   state_.began = carries_payload(wqe.opcode) && state_.written != wqe.length;

@@ -23,9 +23,9 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
-  // One request that nothing else waits with, short and to be carried in its record: writes that, or fails it. False:
-  // nothing happened, and write() is to be asked.
-  bool write_short(Instant now);
+  // One request that nothing else waits with, short and to be carried in its record: writes that, or fails it;
+  // await_peer() is due. False: nothing happened, and write() is to be asked.
+  bool write_short();
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
   // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
@@ -61,14 +61,14 @@ class Requester {
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
   void count_direct(SendOpcode opcode, std::uint32_t bytes);
-  bool put_record(Instant now, const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool put_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   bool write_names(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RequestHead make_head(const core::SendWqe& wqe, Placement placement);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RKey region_to_map(std::span<const ScatterGather> sges) const;
   bool name_payload(const Cut& cut, PieceSet& named);
-  void advance(Instant now, const core::SendWqe& wqe, const Cut& cut);
+  void advance(const core::SendWqe& wqe, const Cut& cut);
   void fail(CompletionStatus status);
   bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }
 

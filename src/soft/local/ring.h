@@ -36,6 +36,9 @@ struct RecordHeader {
   std::uint32_t payload_bytes = 0;
   std::uint16_t kind = kPaddingKind;
 
+  static constexpr RecordHeader of(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
+  }
   // Never 0.
   constexpr std::uint64_t word() const {
     constexpr std::uint64_t kThere = std::uint64_t{1} << 48;
@@ -48,6 +51,12 @@ struct RecordHeader {
 // The longest payload that always finds room in an empty ring, wherever its ends stand.
 constexpr std::uint32_t max_payload_bytes(std::uint32_t capacity, std::uint32_t line_bytes = RingMemory::kLine) {
   return capacity / 2 - line_bytes - kRecordHeaderBytes;
+}
+
+// Where a batch may begin.
+template <class Memory>
+constexpr std::uint64_t line_end_of(std::uint64_t position) {
+  return (position + Memory::kLine - 1) & ~std::uint64_t{Memory::kLine - 1};
 }
 
 // One thread at a time. Does not own the memory.
@@ -115,9 +124,7 @@ class BasicRingProducer {
   bool operator==(const BasicRingProducer&) const = default;
 
  private:
-  static constexpr std::uint64_t line_end(std::uint64_t position) {
-    return (position + Memory::kLine - 1) & ~std::uint64_t{Memory::kLine - 1};
-  }
+  static constexpr std::uint64_t line_end(std::uint64_t position) { return line_end_of<Memory>(position); }
   std::uint32_t offset_of(std::uint64_t position) const {
     return static_cast<std::uint32_t>(position & (capacity() - 1));
   }
@@ -170,7 +177,7 @@ class BasicRingConsumer {
     while (state_ == RingState::Open) {
       const std::uint64_t word = memory_.load_header(offset_of(position_));
       if (word == 0) return nullptr;
-      const RecordHeader header{static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32)};
+      const RecordHeader header = RecordHeader::of(word);
       if (!is_whole(header, word)) {
         state_ = RingState::Corrupt;
       } else if (header.kind == kPaddingKind) {
@@ -179,10 +186,21 @@ class BasicRingConsumer {
         peeked_.kind = header.kind;
         peeked_.offset = offset_of(position_) + kRecordHeaderBytes;
         peeked_.payload_bytes = header.payload_bytes;
+        memory_.expect(offset_of(line_end_of<Memory>(position_ + header.size())));
         return &peeked_;
       }
     }
     return nullptr;
+  }
+
+  // Whether padding follows, as it does where a batch ends in a line: it is passed. Looks at no other line.
+  bool pass_padding() {
+    if (state_ != RingState::Open || position_ % Memory::kLine == 0) return false;
+    const std::uint64_t word = memory_.load_header(offset_of(position_));
+    const RecordHeader header = RecordHeader::of(word);
+    if (header.kind != kPaddingKind || !is_whole(header, word)) return false;
+    position_ += header.size();
+    return true;
   }
 
   // Goes on behind the record that peek() showed. It stays readable until release().

@@ -37,6 +37,8 @@ class RingMemory {
   std::uint64_t load_head() const { return load_shared(base_); }
   void store_head(std::uint64_t value) { store_shared(base_, value); }
   std::uint64_t load_header(std::uint32_t offset) const { return load_shared(data() + offset); }
+  // It is loaded soon: the line comes while something else is done.
+  void expect(std::uint32_t offset) const { __builtin_prefetch(data() + offset); }
   void publish_header(std::uint32_t offset, std::uint64_t value) { store_shared(data() + offset, value); }
   void store_header(std::uint32_t offset, std::uint64_t value) {
     word(data() + offset).store(value, std::memory_order_relaxed);

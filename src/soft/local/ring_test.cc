@@ -68,6 +68,34 @@ TEST(Ring, nothing_is_seen_before_publish_and_all_of_a_batch_after) {
   EXPECT_FALSE(consumer.peek());
 }
 
+TEST(Ring, padding_behind_a_batch_is_passed_and_a_line_that_ends_with_a_record_tells_nothing) {
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  EXPECT_TRUE(send(producer, 1, {1, 2, 3}));
+  EXPECT_TRUE(send(producer, 2, {4}));
+  producer.publish();
+  EXPECT_TRUE(send(producer, 3, std::vector<std::uint8_t>(RingMemory::kLine - kRecordHeaderBytes)));
+  producer.publish();
+  const auto next = [&consumer] {
+    const Record* const record = consumer.peek();
+    const std::uint16_t kind = record == nullptr ? kPaddingKind : record->kind;
+    if (record != nullptr) consumer.pop();
+    return kind;
+  };
+  EXPECT_EQ(next(), 1);
+  EXPECT_FALSE(consumer.pass_padding()) << "a record follows";
+  EXPECT_EQ(next(), 2);
+  EXPECT_TRUE(consumer.pass_padding());
+  EXPECT_FALSE(consumer.pass_padding());
+  EXPECT_EQ(next(), 3);
+  EXPECT_FALSE(consumer.pass_padding());
+  EXPECT_EQ(next(), kPaddingKind);
+  ring.header(2 * RingMemory::kLine) = 1;  // nonsense
+  EXPECT_FALSE(consumer.pass_padding());
+  EXPECT_EQ(consumer.state(), RingState::Open) << "it is found where it is looked at";
+}
+
 TEST(Ring, F20_a_full_ring_refuses_and_overwrites_nothing_until_released) {
   TestRing ring(1024);
   RingProducer producer(ring.memory());

@@ -174,7 +174,10 @@ class Storm {
         break;
       case 5:
       case 6:
-        if (random.chance(0.5) && side.transport->emit_short(pair.now)) break;
+        if (random.chance(0.5) && side.transport->emit_short()) {
+          side.transport->follow_short(pair.now);
+          break;
+        }
         if (side.transport->ready(pair.now)) side.transport->emit(pair.now);
         break;
       default:

@@ -284,7 +284,8 @@ class Pair {
   bool turn(Side& side) {
     bool moved = side.transport->handle_records(now);
     const bool ready = side.transport->ready(now);
-    const bool at_once = turns_++ % 2 == 0 && side.transport->emit_short(now);
+    const bool at_once = turns_++ % 2 == 0 && side.transport->emit_short();
+    if (at_once) side.transport->follow_short(now);
     EXPECT_FALSE(at_once && side.transport->ready(now)) << "there was more";
     const bool wrote = side.transport->emit(now) || at_once;
     EXPECT_TRUE(!wrote || ready) << "wrote what it did not announce";

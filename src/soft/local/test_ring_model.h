@@ -79,6 +79,7 @@ class MemoryWith {
   std::uint32_t capacity() const { return kDataWords * 8; }
   std::uint64_t load_head() const { return current().load(kHead); }
   void store_head(std::uint64_t value) { current().store(kHead, value, true); }
+  void expect(std::uint32_t /*offset*/) const {}
   std::uint64_t load_header(std::uint32_t offset) const { return current().load(kData + offset / 8); }
   void store_header(std::uint32_t offset, std::uint64_t value) {
     if (value != 0 || !current().faults->no_end) current().store(kData + offset / 8, value, false);

@@ -155,8 +155,13 @@ bool Transport::read_turn(Instant now) {
     handle_record(now, *record);
     bytes += record->payload_bytes;
     in.pop();
+    if (awaited_ && in.pass_padding()) {  // the next would have to come from the peer's cache
+      ++records;
+      break;
+    }
   }
   in.release();
+  awaited_ = records == 0;
   return records != 0;
 }
 
@@ -288,18 +293,21 @@ bool Transport::emit(Instant now) {
   return published;
 }
 
-bool Transport::emit_short(Instant now) {
+bool Transport::emit_short() {
   if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
   if (!answers_.empty() && !answers_.is_only_owed()) return false;
   bool written = false;
-  const bool whole = fault_guard::run([this, now, &written] {
-    written = requester_.write_short(now);
+  const bool whole = fault_guard::run([this, &written] {
+    written = requester_.write_short();
     link_.channel->out.publish();
   });
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
-  if (!send_.failed && !broken_) return written;
+  return written || broken_;
+}
+
+void Transport::follow_short(Instant now) {
+  if (!send_.failed && !broken_) requester_.await_peer(now);
   settle();
-  return true;
 }
 
 template <class Short>

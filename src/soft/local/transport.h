@@ -85,8 +85,10 @@ class Transport final : private core::RequestRecall {
   // Writes what is due and finds room, a quarter of the ring of each kind at most, and publishes it at once. True when
   // something was published.
   bool emit(Instant now);
-  // The short way of emit(), for what was posted alone. True: it was published, or failed, and nothing else is ready.
-  bool emit_short(Instant now);
+  // The short way of emit(), for what was posted alone. True: it was published, or failed, nothing else is ready, and
+  // follow_short() is due: time is not looked for before.
+  bool emit_short();
+  void follow_short(Instant now);
   Instant deadline() const;
   // In ERR, and the peer was told why: the socket may be closed.
   bool finished() const;
@@ -124,6 +126,7 @@ class Transport final : private core::RequestRecall {
   Completer completer_;
   Responder responder_;
   std::uint64_t room_told_ = 0;  // where the peer's ring was when gave_room() last said so
+  bool awaited_ = false;         // the last turn found nothing
   bool recalled_ = false;
   bool broken_ = false;
   bool peer_ended_ = false;
