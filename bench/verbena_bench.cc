@@ -187,8 +187,8 @@ class End {
   void send_one() {
     if (done_now()) return;
     Operation& op = sends_[sent_++ % kSends];
-    engine_.run_until([&] { return !op.in_flight(); });
-    post(op);
+    if (op.in_flight()) engine_.run_until([&] { return !op.in_flight(); });
+    op.done() ? op.submit() : post(op);
   }
 
   // What is no request between processes of one host.
