@@ -185,7 +185,7 @@ void DirectReadReceiver::handle_told(ReceiverPeer& peer) { tell(static_cast<Peer
 // Those still being read will answer for these, too.
 void DirectReadReceiver::tell(Peer& peer) {
   const std::uint64_t owed = peer.read - std::min(peer.told, peer.read);
-  if (owed != 0 && (peer.reading.empty() || owed * 4 >= options().depth) && tell_given_back(peer, peer.read))
+  if (owed != 0 && (peer.reading.empty() || owed * 2 >= options().depth) && tell_given_back(peer, peer.read))
     peer.told = peer.read;
 }
 
