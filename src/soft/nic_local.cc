@@ -105,8 +105,9 @@ void Nic::leave_undecided(Qp& qp) {
 // Before it stops: what came is acknowledged, as it was when it came by packets.
 void Nic::say_owed(Instant now, Qp& qp) {
   if (qp.local == nullptr || !qp.local->link) return;
-  constexpr int kMostTurns = 4;
+  constexpr int kMostTurns = 5;
   for (int i = 0; i < kMostTurns && qp.local->transport.handle_records(now); ++i) continue;
+  qp.local->transport.make_owed_due();
   if (!qp.local->transport.emit(now)) return;
   append(kToWake, qp);
   wake_peers();

@@ -299,6 +299,8 @@ bool Transport::emit_short() {
   bool written = false;
   const bool whole = fault_guard::run([this, &written] {
     written = requester_.write_short();
+    // What it would have carried.
+    if (written && send_.failed) responder_.write(Instant{}, true, link_.channel->out.capacity() / 4);
     link_.channel->out.publish();
   });
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();

@@ -50,6 +50,8 @@ class Transport final : private core::RequestRecall {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
+  // What is owed does not wait for a turn that finds nothing.
+  void make_owed_due() { responder_.handle_pause(); }
   // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be
   // had, false.
   bool looks_empty() const;

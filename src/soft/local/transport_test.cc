@@ -70,6 +70,27 @@ TEST(LocalTransport, a_short_send_alone_goes_the_short_way_and_nothing_else_does
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
 }
 
+TEST(LocalTransport, what_is_owed_is_said_though_the_request_that_would_have_said_it_fails) {
+  for (const bool is_short : {false, true}) {
+    const Given given;
+    Pair pair(given);
+    pair.b.receive(1, 0, 8);
+    pair.a.send(1, 0, 8);
+    EXPECT_TRUE(pair.a.transport->emit(pair.now));
+    EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+    pair.b.send(2, given.memory_bytes, 8);  // not registered
+    if (is_short) {
+      EXPECT_TRUE(pair.b.transport->emit_short());
+      pair.b.transport->follow_short(pair.now);
+    } else {
+      EXPECT_TRUE(pair.b.transport->emit(pair.now));
+    }
+    EXPECT_EQ(statuses(pair.b.sent()), Statuses{Status::LocalProtectionError});
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success}) << is_short;
+  }
+}
+
 TEST(LocalTransport, q031_a_fenced_send_behind_a_read_does_not_go_the_short_way) {
   Pair pair;
   pair.b.receive(1, 0, 8);

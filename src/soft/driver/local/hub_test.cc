@@ -335,6 +335,22 @@ TEST(Hub, a_queue_pair_in_error_or_reset_lets_go_of_its_peer) {
   }
 }
 
+TEST(Hub, what_came_is_acknowledged_before_a_queue_pair_stops) {
+  Side a(1), b(2);
+  a.connect(b.endpoint());
+  b.connect(a.endpoint());
+  for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  constexpr std::uint64_t kLong = 6;  // two are a turn's
+  a.write(0, b, 8);
+  for (std::uint64_t id = 1; id <= kLong; ++id) a.turn(), a.write(id, b, 4096);
+  a.turn();
+  b.to(QueuePairState::Error);
+  for (int i = 0; i < 4; ++i) a.turn();
+  const auto done = a.completions();
+  EXPECT_EQ(done.size(), kLong + 1);
+  for (const Completion& one : done) EXPECT_EQ(one.status, CompletionStatus::Success) << one.id;
+}
+
 // ---- More than one turn should look at.
 
 // Connected, and nothing was said for a while.
