@@ -106,7 +106,7 @@ TEST(Recommend, what_is_recommended_gives_what_was_asked_for_and_what_is_refused
       EXPECT_TRUE(gives(traits_of(it->kind), w)) << to_string(it->kind) << " " << text;
       EXPECT_EQ(it->reason.find(to_string(it->kind.protocol)), 0u) << text;
     }
-  EXPECT_EQ(recommended.size(), 10u) << "one that is never recommended";
+  EXPECT_EQ(recommended.size(), 11u) << "one that is never recommended";
 }
 
 TEST(Recommend, preferences_decide_among_those_that_give_it) {
@@ -117,7 +117,9 @@ TEST(Recommend, preferences_decide_among_those_that_give_it) {
   EXPECT_EQ(kind({.lowest_latency = true, .order_in_write = false}), "send-receive");
   EXPECT_EQ(kind({.lowest_latency = true, .large_without_copy = true}), "direct-write");
   EXPECT_EQ(kind({.large_without_copy = true}), "direct-read");
-  EXPECT_EQ(kind({.many_small = true}), "buffered-write");
+  EXPECT_EQ(kind({.many_small = true}), "buffered-write/reversed");
+  EXPECT_EQ(kind({.many_small = true, .order_in_write = false}), "buffered-write/offset");
+  EXPECT_EQ(kind({.many_small = true, .receiver_sleeps = true}), "buffered-write");
   EXPECT_EQ(kind({.many_small = true, .senders = 64, .little_memory = true}), "shared-write");
   EXPECT_EQ(kind({.senders = 64, .little_memory = true}), "shared-receive");
   EXPECT_EQ(kind({.senders = 64}), "shared-receive");

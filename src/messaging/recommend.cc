@@ -19,6 +19,7 @@ bool may_share(const Requirements& w) {
 }
 
 constexpr Kind kReversed{.protocol = Protocol::BufferedWrite, .commit = Commit::Reversed};
+constexpr Kind kOffset{.protocol = Protocol::BufferedWrite, .commit = Commit::Offset};
 constexpr Kind kReversedRead{
     .protocol = Protocol::BufferedWrite, .commit = Commit::Reversed, .acknowledge = Acknowledge::Read};
 constexpr Kind kOffsetRead{
@@ -54,7 +55,7 @@ struct Candidate {
   std::string_view reason;
 };
 
-constexpr std::array<Candidate, 11> kInLine{{
+constexpr std::array<Candidate, 13> kInLine{{
     {{.protocol = Protocol::BufferedRead}, [](const Requirements& w) { return w.idle_sender; },
      "buffered-read: messages wait in the sender's memory, and the receiver fetches them by itself"},
     {{.protocol = Protocol::DirectWrite},
@@ -78,6 +79,12 @@ constexpr std::array<Candidate, 11> kInLine{{
     {{.protocol = Protocol::SendReceive}, [](const Requirements& w) { return w.hold_messages || w.lowest_latency; },
      "send-receive: one packet per message, nothing before it and nothing behind it, and one that is held keeps its "
      "own buffer and no other"},
+    {kReversed, [](const Requirements& w) { return w.many_small; },
+     "buffered-write, reversed: a short message is one WRITE, takes the ring no more than its length, and the receiver "
+     "looks at its memory"},
+    {kOffset, [](const Requirements& w) { return w.many_small; },
+     "buffered-write, offset: a short message takes the ring no more than its length, a batch one word more, and no "
+     "order inside a WRITE is needed"},
     {{.protocol = Protocol::BufferedWrite}, [](const Requirements& w) { return w.many_small || w.little_memory; },
      "buffered-write: a short message takes the ring no more than its length"},
     {{.protocol = Protocol::SendReceive}, [](const Requirements&) { return true; },

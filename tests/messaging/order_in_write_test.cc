@@ -276,7 +276,7 @@ TEST(OrderInWrite, what_is_recommended_for_a_receivers_device_needs_no_more_than
     EXPECT_EQ(to_string(other.kind), idle ? "buffered-write/offset/read" : "send-receive");
     EXPECT_THAT(other.reason, AllOf(HasSubstr(kNoPromise), HasSubstr(to_string(best.kind) + " needs")));
   }
-  const messaging::Requirements simple{.many_small = true};
+  const messaging::Requirements simple{.many_small = true, .receiver_sleeps = true};
   EXPECT_EQ(must(messaging::recommend(simple, device.info())).reason, must(messaging::recommend(simple)).reason);
 }
 
