@@ -60,6 +60,8 @@ void work(ProgressEngine& engine) {
   }
   if (message.error().code() != ErrorCode::Disconnected) or_exit<void>(message.error());
   std::printf("%zu tasks done, %zu primes\n", tasks, primes);
+  if (const auto lost = queue.counters().peers_lost; lost != 0)
+    std::printf("%llu producers were lost, and their last tasks\n", static_cast<unsigned long long>(lost));
 }
 
 void produce(ProgressEngine& engine, const char* address) {

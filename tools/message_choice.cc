@@ -163,8 +163,11 @@ Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, Mess
       return choice(contest, fmt::format("in messages of {} bytes", test.size), bandwidth_text);
     case MessageWish::ManySenders: break;
   }
-  return choice(contest, fmt::format("of {} bytes from {} senders", test.size, test.senders),
-                [](const MessageRow& row) { return memory_text(row) + " at the receiver for " + rate_text(row); });
+  MeasuredChoice made =
+      choice(contest, fmt::format("of {} bytes from {} senders", test.size, test.senders),
+             [](const MessageRow& row) { return memory_text(row) + " at the receiver for " + rate_text(row); });
+  made.reason += "; the least memory of those with at least half the rate of the fastest";
+  return made;
 }
 
 std::vector<std::size_t> contenders(std::span<const MessageRow> rows, MessageWish wish, PathChoice path) {

@@ -61,7 +61,8 @@ TEST(MessageChoice, takes_little_memory_from_those_that_carry_half_of_the_fastes
                                crowd(test_kind("shared-write"), 64, slow, 100'000)};
   EXPECT_EQ(chosen(rows, MessageWish::ManySenders),
             "shared-receive: 300 kB at the receiver for 0.576 million messages/s of 64 bytes from 64 senders; next is "
-            "send-receive with 64.0 MB at the receiver for 1.08 million messages/s");
+            "send-receive with 64.0 MB at the receiver for 1.08 million messages/s; the least memory of those with at "
+            "least half the rate of the fastest");
   rows.pop_back();
   rows.push_back(crowd(test_kind("shared-write"), 64, half, 100'000));
   EXPECT_EQ(recommend_measured(rows, MessageWish::ManySenders, PathChoice::Roce)->row.kind, test_kind("shared-write"));

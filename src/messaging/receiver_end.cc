@@ -65,7 +65,8 @@ std::size_t ReceiverEnd::live_peers() const {
 Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   if (peers_.size() >= options_.max_senders)
     return Error(ErrorCode::ResourceExhausted,
-                 "the receiver serves " + std::to_string(peers_.size()) + " senders, and takes no more");
+                 "the receiver serves " + std::to_string(peers_.size()) +
+                     (peers_.size() == 1 ? " sender" : " senders") + ", and takes no more");
   auto made = make_peer(next_peer_);
   if (!made) return made.error();
   ++next_peer_;
@@ -312,8 +313,10 @@ void ReceiverEnd::reap(const Calling& calling) {
 void ReceiverEnd::tell_end(ReceiverPeer& peer) {
   peer.told_ = true;
   const Result<void> how = end_of(peer);
-  last_error_ = how ? Error(ErrorCode::Disconnected, "all senders have closed") : how.error();
   counters_.peers_lost += !how;
+  const std::uint64_t lost = counters_.peers_lost;
+  const std::string all = lost == 0 ? "all senders have closed" : "no sender is left; lost: " + std::to_string(lost);
+  last_error_ = how ? Error(ErrorCode::Disconnected, all) : how.error();
   ++ended_;
   if (const auto f = on_peer_end_) f(peer.id(), how);
 }

@@ -243,7 +243,8 @@ Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duratio
   if (!finished_ && state_ == State::Closed) co_return status();
   if (!finished_) {
     lose(Error(ErrorCode::TimedOut, "close the sender to " + peer_.to_string() +
-                                        ": the receiver has not taken all that was sent in time"));
+                                        ": the receiver has not said in time that it has everything; "
+                                        "its engine has to run meanwhile"));
     co_return status();
   }
   set_freed(sent());

@@ -113,6 +113,9 @@ TEST_P(ManySenders, one_that_is_lost_is_not_noticed_by_the_others) {
   EXPECT_EQ(ends.receiver->memory_bytes(), memory);
   Sender another = ends.connect();  // its place is free again
   EXPECT_EQ(ends.receiver->peers(), 5u);
+  must(another.close(kPatience));
+  for (std::size_t i = 0; i < 4; ++i) must(traffic.sender(i).close(kPatience));
+  expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "no sender is left; lost: 1");
 }
 
 // Of a receiver that 64 senders sent to.

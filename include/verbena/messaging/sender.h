@@ -115,7 +115,7 @@ class [[nodiscard]] Freeing : private detail::Resumption {
 // Sends messages to one receiver, by the protocol its options name. Messages arrive once, whole and in order.
 //
 //   auto sender = messaging::Sender::connect(engine, "127.0.0.1:7471", {.kind = {messaging::Protocol::SendReceive}});
-//   while (!sender->try_send(bytes)) engine.run_once();
+//   if (auto sent = sender->send(bytes, Duration::seconds(1)); !sent) ...  // waits for room so long
 //   sender->close();
 //
 // Memory: what try_send() and send() are given is the caller's again when they return. Lent memory is the
