@@ -98,6 +98,7 @@ MeasuredChoice choice(const Contest& contest, std::string_view of_what, std::str
   }
   if (contest.alike < 2 && rows.size() > 1)
     made.reason += fmt::format("; next is {} with {}", name_of(rows[1]), text(*rows[1]));
+  if (is_unsteady(*rows.front())) made.reason += "; unsteady: " + spread_text(*rows.front());
   return made;
 }
 

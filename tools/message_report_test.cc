@@ -98,7 +98,8 @@ TEST(MessageChoice, says_what_the_runs_do_not_tell_apart_and_takes_what_is_recom
                                repeated("send-receive", 1.02, 0.1), repeated("direct-write", 1, 0.1),
                                repeated("shared-write", 2, 0.1)};
   EXPECT_EQ(chosen(rows, MessageWish::Latency),
-            "send-receive: 1.02 µs for 8 bytes, one way; within the noise of these runs: direct-write with 1.00 µs");
+            "send-receive: 1.02 µs for 8 bytes, one way; within the noise of these runs: direct-write with 1.00 µs; "
+            "unsteady: the best of 3 runs was 22 % better than the worst");
   rows.push_back(repeated("buffered-write/reversed", 1.05, 0.01));
   const auto choice = recommend_measured(rows, MessageWish::Latency, PathChoice::Roce);
   ASSERT_TRUE(choice);

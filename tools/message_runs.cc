@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/message_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace verbena::tools {
@@ -43,6 +45,13 @@ bool are_alike(const MessageRow& one, const MessageRow& other) {
   if (!is_repeated(one) || !is_repeated(other)) return false;
   const auto [less, more] = std::minmax({merit_of(one), merit_of(other)});
   return more - less <= std::max(width_of(one.merits), width_of(other.merits)) && more <= kHalfMore * less;
+}
+
+std::string spread_text(const MessageRow& row) {
+  const double spread = spread_of(row);
+  const std::string how = spread < 1 ? fmt::format("{:.0f} % better than", spread * 100)
+                                     : fmt::format("{:.3g} times as good as", spread + 1);
+  return fmt::format("the best of {} runs was {} the worst", row.merits.size(), how);
 }
 
 }  // namespace verbena::tools

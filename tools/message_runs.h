@@ -19,6 +19,11 @@ inline bool is_repeated(const MessageRow& row) { return row.merits.size() > 1; }
 inline std::size_t run_count(const MessageRow& row) { return is_repeated(row) ? row.merits.size() : 1; }
 // How much better the best of its runs was than the worst: 0.2 is 20 % better.
 double spread_of(const MessageRow& row);
+// What differs by more from one run to the next says little.
+inline constexpr double kUnsteady = 0.2;
+inline bool is_unsteady(const MessageRow& row) { return is_repeated(row) && spread_of(row) > kUnsteady; }
+// "the best of 3 runs was 25 % better than the worst"
+std::string spread_text(const MessageRow& row);
 
 // The two are repeated, and differ by no more than the runs of one of them among themselves, nor by half: so much
 // better is better, however noisy it was. Of five runs and more the best and the worst do not count.

@@ -48,8 +48,6 @@ struct TuneOutcome {
 // Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
 inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;
-// What differs by more from one run to the next says little.
-inline constexpr double kUnsteady = 0.2;
 using TuneRun = std::function<Result<MessageRow>(const MessageTest&)>;
 Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over);
 

@@ -59,13 +59,6 @@ Result<MessageRow> run_a_while(MessageSession& session, MessageTest test) {
   return session.run(test);
 }
 
-std::string spread_text(const MessageRow& row) {
-  const double spread = spread_of(row);
-  const std::string how = spread < 1 ? fmt::format("{:.0f} % better than", spread * 100)
-                                     : fmt::format("{:.3g} times as good as", spread + 1);
-  return fmt::format("the best of {} runs was {} the worst", row.merits.size(), how);
-}
-
 std::string runs_text(const MessageRow& row) {
   return run_count(row) == 1 ? "1 run" : fmt::format("{} runs", run_count(row));
 }
@@ -94,14 +87,14 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
   const MessageTest &best = outcome.best.test, &usual = outcome.usual.test;
   say(stdout, "best: {}, {}: {}", to_string(best.kind), settings_text(best), result_text(outcome.best));
   if (settings_text(usual) != settings_text(best) || usual.kind != best.kind)
-    say(stdout, "; {}, {}: {} ({})", to_string(usual.kind), settings_text(usual), result_text(outcome.usual),
+    say(stdout, "; the usual: {}, {}: {} ({})", to_string(usual.kind), settings_text(usual), result_text(outcome.usual),
         runs_text(outcome.usual));
   say(stdout, "\n");
   for (const MessageRow& row : outcome.alike)
     say(stdout, "within the noise of these runs: {}, {}: {}\n", to_string(row.test.kind), settings_text(row.test),
         result_text(row));
   for (const TuneStep& step : outcome.steps)
-    if (step.repeated() && spread_of(*step.row) > kUnsteady)
+    if (step.row && is_unsteady(*step.row))
       say(stdout, "unsteady: {}, {}: {}; another tuning may choose otherwise\n", to_string(step.test.kind),
           settings_text(step.test), spread_text(*step.row));
   say(stdout, "\nAt both ends:\n\n{}", options_code(best));
