@@ -223,7 +223,7 @@ FASTEST = "buffered-write/reversed"
 def _messages():
     found = {"message-8B": message(FASTEST, "latency", 8, 300000),
              "message-8B-rate": message(FASTEST, "bandwidth", 8, 5000000, batch=16, name="figure.rate"),
-             "message-direct-read-1MiB": message("direct-read", "bandwidth", MIB, 4000, depth=16),
+             "message-direct-read-1MiB": message("direct-read", "bandwidth", MIB, 16000, depth=16),
              "zeromq-8B": zeromq("latency", 20000),
              "zeromq-8B-rate": zeromq("rate", 2000000)}
     for protocol in ("send-receive", "buffered-write"):
