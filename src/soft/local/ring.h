@@ -6,7 +6,7 @@
 //
 // Every shared word has one writer: head is the consumer's, all else the producer's. Positions run freely; a position
 // modulo the capacity is an offset into the data. A record is never split: padding (kind 0) fills what is left at the
-// wrap. A batch begins on a line, and ends on one. Its records become visible together, by one release store of the
+// wrap. A batch begins and ends on a Memory::kLine. Its records become visible together, by one release store of the
 // first header: before, there was 0, at which the consumer waits, and there is 0 behind the batch. So a short record
 // and the news of it are one line. Whoever dies leaves a whole batch or nothing of it.
 //
