@@ -27,6 +27,8 @@ constexpr Duration kBetweenLooksForQuiet = Duration::microseconds(25);
 constexpr unsigned kTurnsOfInterest = 128;
 constexpr int kLooksPerTurn = 4;
 constexpr int kLooksAtRings = fault_guard::kCopiesWords ? 16 : kLooksPerTurn;  // which are shorter
+// Who found so many batches at the port without a sleep between will hardly sleep.
+constexpr unsigned kFindsUntilUnwatched = 64;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
 // Of posts that are deferred to the next poll: behind so many requests, and so many at most.
@@ -60,7 +62,6 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
     VERBENA_ASSERT(sleeper->set_fd >= 0);
     watch(sleeper->set_fd, sleeper->wake_fd, kWake);
     if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
-    for (const int fd : port_->fds()) watch(sleeper->set_fd, fd, kPort);
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
@@ -127,6 +128,7 @@ bool HostDevice::read_port(bool again) {
   for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
     if (--looks == 0 || nic_.doorbell_rang()) return false;
   arrival_turn_ = turns_;
+  if (++finds_since_sleep_ % kFindsUntilUnwatched == 0) unwatch_port();
   return true;
 }
 

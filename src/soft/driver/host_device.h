@@ -152,7 +152,9 @@ class HostDevice final : private DatagramSink {
   struct Sleeper;
   Look sleep_on_port(Instant until, Sleeper& sleeper);  // says what to look at then
   Look sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
-  Instant look_before_sleep(Instant until);
+  Instant look_before_sleep(Instant until, Sleeper& sleeper);
+  bool watch_port(Sleeper& sleeper);
+  void unwatch_port();
   void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
   void wait_virtually(Instant until);
   void park_service();
@@ -182,6 +184,7 @@ class HostDevice final : private DatagramSink {
   unsigned turns_ = 0;
   Instant looked_at_;
   unsigned arrival_turn_ = 0;  // when something last came by the port
+  unsigned finds_since_sleep_ = 0;  // there, at least
   unsigned record_turn_ = 0;   // or by a ring
 
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
@@ -200,6 +203,7 @@ class HostDevice final : private DatagramSink {
   struct Sleeper {
     int wake_fd = -1;
     int set_fd = -1;  // that, the port, the hub: what it sleeps on
+    std::atomic<bool> watches_port{false};  // it is in the set; written by the owner
     std::atomic<std::int64_t> until{0};  // when it looks again by itself; 0: not asleep
   };
   Sleeper waiter_;

@@ -14,12 +14,13 @@ using namespace sleeping;
 
 namespace {
 constexpr Duration kLongestServicePause = Duration::milliseconds(1);
+constexpr Duration kBlindSleep = Duration::milliseconds(1);
 }
 
 HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
-  Instant wake_at = look_before_sleep(until);
+  Instant wake_at = look_before_sleep(until, sleeper);
   if (nic_.doorbell_rang()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
   std::optional<Duration> wait;
@@ -36,7 +37,8 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
     return std::any_of(events.begin(), events.begin() + std::max(count, 0),
                        [source](const epoll_event& event) { return event.data.u32 == source; });
   };
-  const bool packets = came_by(kPort) || count == static_cast<int>(events.size());  // then there may be more
+  const bool may_be_more = count == static_cast<int>(events.size()) || !sleeper.watches_port.load();
+  const bool packets = came_by(kPort) || may_be_more;
   if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
   if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
   return packets ? Look::Everywhere : Look::AsNeeded;
@@ -54,8 +56,9 @@ HostDevice::Look HostDevice::sleep_in_child(Sleeper& sleeper, std::optional<Dura
 
 // When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
 // here.
-Instant HostDevice::look_before_sleep(Instant until) {
+Instant HostDevice::look_before_sleep(Instant until, Sleeper& sleeper) {
   owner_.lock();
+  if (!watch_port(sleeper)) until = std::min(until, now() + kBlindSleep);
   nic_.announce_sleep();
   begin_turn();
   bool any = nic_.handle_records(turn_);
@@ -65,6 +68,27 @@ Instant HostDevice::look_before_sleep(Instant until) {
   const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
   owner_.unlock();
   return wake_at;
+}
+
+// False when the system refuses. What came before is found by the sleep.
+bool HostDevice::watch_port(Sleeper& sleeper) {
+  finds_since_sleep_ = 0;
+  if (inherited_ || sleeper.watches_port.load()) return true;
+  for (const int fd : port_->fds())
+    if (!try_watch(sleeper.set_fd, fd, kPort) && errno != EEXIST) return false;
+  sleeper.watches_port.store(true);
+  return true;
+}
+
+// A packet tells every set that watches for it, which takes its sender half a microsecond and more, though all look
+// without being told. Who is between the look before its sleep and the end of it keeps its watch.
+void HostDevice::unwatch_port() {
+  const auto leave = [this](Sleeper& sleeper) {
+    if (!sleeper.watches_port.exchange(false)) return;
+    for (const int fd : port_->fds()) ::epoll_ctl(sleeper.set_fd, EPOLL_CTL_DEL, fd, nullptr);
+  };
+  if (waiting_.load() == 0) leave(waiter_);
+  if (service_sleeper_.until.load() == 0) leave(service_sleeper_);
 }
 
 // Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:

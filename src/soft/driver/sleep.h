@@ -29,12 +29,16 @@ inline void drain(int fd) {
 // Of what a sleeper sleeps on.
 enum Source : std::uint32_t { kWake, kEvent, kHub, kBell, kPort };
 
-inline void watch(int set_fd, int fd, Source source) {
+// False with errno.
+inline bool try_watch(int set_fd, int fd, Source source) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = source;
-  const int done = ::epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &event);
-  VERBENA_ASSERT(done == 0);
+  return ::epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+inline void watch(int set_fd, int fd, Source source) {
+  const bool done = try_watch(set_fd, fd, source);
+  VERBENA_ASSERT(done);
 }
 
 inline timespec timespec_of(Duration d) {

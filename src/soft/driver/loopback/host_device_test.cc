@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -21,12 +24,12 @@ namespace {
 // A network without anybody: it says what the device hands to it.
 class DeafPort final : public Port {
  public:
-  explicit DeafPort(std::uint32_t& longest, std::uint32_t segments)
-      : longest_(longest), segments_(segments) {}
+  DeafPort(std::uint32_t& longest, std::uint32_t segments, int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+      : fd_(fd), longest_(longest), segments_(segments) {}
   ~DeafPort() override { ::close(fd_); }
   bool receive(DatagramSink&) override {
     if (on_look) on_look();
-    return false;
+    return finds != 0 && finds-- != 0;
   }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
@@ -44,6 +47,7 @@ class DeafPort final : public Port {
   std::vector<NamedCounter> counters() override { return {}; }
 
   std::function<void()> on_send, on_look;
+  int finds = 0;  // so many looks find something that says nothing
 
   // Whether something seems to have come.
   void ring(bool on) {
@@ -52,7 +56,7 @@ class DeafPort final : public Port {
   }
 
  private:
-  const int fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  const int fd_;
   std::uint32_t& longest_;
   std::uint32_t segments_;
 };
@@ -271,6 +275,75 @@ TEST(HostDevice, hears_a_doorbell_that_rings_while_somebody_reads_counters) {
   }
   stop = true;
   reader.join();
+}
+
+// In how many sets of this process it is.
+int sets_that_watch(int fd) {
+  int sets = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream lines(file.path());
+    for (std::string word; lines >> word;)
+      if (int watched = -1; word == "tfd:" && lines >> watched && watched == fd) ++sets;
+  }
+  return sets;
+}
+
+struct Watched {
+  explicit Watched(std::unique_ptr<DeafPort> of) : port(*of), fd(of->fds()[0]) {
+    port.on_look = [this] { ++looks; };
+    HostDevice::Options options;
+    options.service_thread = false;
+    device = std::make_unique<HostDevice>(config_for(1), std::make_unique<SeededRandom>(1), std::move(of),
+                                          std::move(options));
+  }
+  // Sleeps until something was seen to come by the port, and says whether it was.
+  bool hears(const std::function<void()>& send) {
+    std::thread sleeper([this] { device->wait_event(device->now() + Duration::seconds(20)); });
+    while (!asleep()) std::this_thread::yield();
+    const int before = looks;
+    send();
+    const Instant end = device->now() + Duration::seconds(10);
+    while (looks == before && device->now() < end) std::this_thread::yield();
+    const bool heard = looks != before;
+    device->wake();
+    sleeper.join();
+    return heard;
+  }
+  // It has looked, and does not look again for a while.
+  bool asleep() {
+    const int before = looks;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return before != 0 && looks == before;
+  }
+
+  DeafPort& port;
+  const int fd;
+  std::atomic<int> looks{0};
+  std::unique_ptr<HostDevice> device;
+};
+
+// Each set costs who sends.
+TEST(HostDevice, leaves_the_sets_of_sleepers_while_its_packets_are_found_by_polling) {
+  std::uint32_t longest = 0;
+  Watched watched(std::make_unique<DeafPort>(longest, 64));
+  watched.device->wait_event(watched.device->now() + Duration::milliseconds(1));
+  EXPECT_EQ(sets_that_watch(watched.fd), 1);
+  watched.port.finds = 1000;
+  while (watched.port.finds != 0) watched.device->progress();
+  EXPECT_EQ(sets_that_watch(watched.fd), 0);
+  EXPECT_TRUE(watched.hears([&] { watched.port.ring(true); }));
+  EXPECT_EQ(sets_that_watch(watched.fd), 1);
+}
+
+// A file cannot be watched: so it is where the system refuses.
+TEST(HostDevice, looks_again_and_again_where_a_port_cannot_be_watched) {
+  std::uint32_t longest = 0;
+  Watched watched(std::make_unique<DeafPort>(longest, 64, ::memfd_create("no poll", MFD_CLOEXEC)));
+  std::thread sleeper([&] { watched.device->wait_event(watched.device->now() + Duration::seconds(20)); });
+  while (watched.looks < 5) std::this_thread::yield();
+  watched.device->wake();
+  sleeper.join();
+  EXPECT_EQ(sets_that_watch(watched.fd), 0);
 }
 
 }  // namespace
