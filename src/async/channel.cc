@@ -8,6 +8,10 @@
 
 namespace verbena {
 
+namespace {
+constexpr Duration kLastWords = Duration::milliseconds(10);
+}
+
 Channel::Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner)
     : OperationQueue(engine), device_(device), options_(options), owner_(owner) {}
 
@@ -156,10 +160,16 @@ void Channel::expect_keep_alive(Instant at) {
 
 // What the peer said by connection management, in its last moment, comes before.
 void Channel::expect_keep_alive_soon() {
-  constexpr Duration kLastWords = Duration::milliseconds(10);
-  if (!next_keep_alive_.is_never()) engine_.forget_keep_alive(next_keep_alive_, key_);
+  const Instant soon = engine_.now() + kLastWords;
   heard_ = false;
-  expect_keep_alive(engine_.now() + kLastWords);
+  if (next_keep_alive_.is_never()) return expect_keep_alive(soon);
+  engine_.move_keep_alive(next_keep_alive_, soon, key_);
+  next_keep_alive_ = soon;
+}
+
+void Channel::check_alive() {
+  const bool has_keep_alive = !end_ && !next_keep_alive_.is_never();
+  if (has_keep_alive && next_keep_alive_ > engine_.now() + kLastWords) expect_keep_alive_soon();
 }
 
 void Channel::keep_alive(Instant now) {

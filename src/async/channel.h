@@ -80,6 +80,7 @@ class Channel final : public OperationQueue, private EventHandler {
   bool try_write_now(const ShortWrite& write) { return !end_ && note_done_now(ops_->write_now(write)); }
   bool try_read_now(const ShortRead& read) { return !end_ && note_done_now(ops_->read_now(read)); }
   void on_completion(std::function<void(const Completion&)> handler);
+  void check_alive();
 
   // ---- For its pool of receives.
   std::string peer_name() const { return owner_.peer_name(); }

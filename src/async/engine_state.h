@@ -114,6 +114,13 @@ class EngineState {
     leave_wait();
   }
   void forget_keep_alive(Instant at, std::uint32_t key) { keep_alives_.erase({at, key}); }
+  // At another time than was said. Allocates nothing.
+  void move_keep_alive(Instant from, Instant to, std::uint32_t key) {
+    auto entry = keep_alives_.extract({from, key});
+    entry.value().first = to;
+    keep_alives_.insert(std::move(entry));
+    leave_wait();
+  }
 
   // ---- For operations.
   void fail_later(Operation& operation);      // told by the next run_once()

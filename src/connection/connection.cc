@@ -197,6 +197,7 @@ Operation Connection::fetch_and_add(const RemoteMemory& remote, std::uint64_t ad
 PostResult Connection::post_send(std::span<const SendRequest> requests) {
   return state_->channel().post_send(requests);
 }
+void Connection::check_alive() { state_->channel().check_alive(); }
 PostResult Connection::post_receive(std::span<const ReceiveRequest> requests) {
   return state_->channel().post_receive(requests);
 }

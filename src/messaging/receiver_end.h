@@ -164,6 +164,10 @@ class ReceiverEnd {
   // Messages, or bytes, given back by this sender's receiver since the beginning.
   // False: the queue of requests is full, or the peer is gone; handle_told() may follow.
   bool tell_given_back(ReceiverPeer& peer, std::uint64_t number);
+  // See Connection::check_alive().
+  static void check_alive(ReceiverPeer& peer) {
+    if (!peer.cut_off_ && peer.connection_) peer.connection_->check_alive();
+  }
   ProgressEngine& engine_of_program() const { return program_engine_; }
   Device& device() const;
   ProtectionDomain& domain() const;

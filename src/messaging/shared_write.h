@@ -132,12 +132,14 @@ class SharedWriteReceiver final : public ReceiverEnd {
   void start_reader();
   void leave(Peer& peer);
   void tell_head();
+  void look_for_the_dead();
   std::byte* lines() const { return memory_.region.data() + geometry_.frames().memory_bytes(); }
 
   ring::SharedGeometry geometry_;
   RegisteredRing memory_;
   std::optional<ring::SharedReader> reader_;
   std::vector<Peer*> seats_;
+  Instant asked_at_;  // who holds up the others, whether it lives
 };
 
 }  // namespace verbena::messaging

@@ -98,8 +98,19 @@ Result<void> SharedWriteReceiver::handle_received(ReceiverPeer& base, const Comp
   const ring::Fault fault = reader_->handle_arrival(peer.seat, immediate, completion.byte_count);
   if (fault != ring::Fault::None && !peer.gone)
     return Error(ErrorCode::ProtocolError, std::string(to_string(fault)));
+  if (reader_->waits()) look_for_the_dead();
   touch_if_awaited();
   return {};
+}
+
+// Mostly the next to come is under way. If it is not, the others wait until its death is known.
+void SharedWriteReceiver::look_for_the_dead() {
+  constexpr Duration kBetweenAsks = Duration::milliseconds(20);
+  const Instant now = engine().now();
+  if (now < asked_at_ + kBetweenAsks) return;
+  asked_at_ = now;
+  for (const auto& peer : peers())
+    if (!peer->is_cut_off() && reader_->may_hold_up(static_cast<Peer&>(*peer).seat)) check_alive(*peer);
 }
 
 std::size_t SharedWriteReceiver::poll(std::span<Message> out) {

@@ -123,7 +123,9 @@ TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_rese
     ::pause();
   });
   const std::string address = child.hear();
-  Ends ends(way, options(), ReliabilityOptions{}.timeout);
+  Options patient = options();
+  patient.connection.keep_alive = Duration::seconds(3600);  // who is held up asks
+  Ends ends(way, patient, ReliabilityOptions{}.timeout);
   std::vector<Sender> senders;
   for (int i = 0; i < 63; ++i) senders.push_back(ends.connect());
   must(ends.receiver->connect(address));

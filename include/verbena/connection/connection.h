@@ -169,6 +169,10 @@ class Connection {
   // succeeds, does so in silence.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
+  // Asks the peer for a sign of life soon, not when ConnectionOptions::keep_alive has passed, unless something
+  // completes within 10 ms: for who waits for something that a live peer would have done. One that is dead is known to
+  // be so sooner by up to that time. Nothing where keep_alive is 0.
+  void check_alive();
   // See QueuePair::try_write_now(): a short WRITE or READ between processes of one host, without a request and its
   // completion. Each second: at the beginning of `remote`; false too when that is shorter.
   [[nodiscard]] bool try_write_now(const ShortWrite& write);

@@ -74,6 +74,7 @@ class BasicSharedReader {
     arrival_at(at) = {at, static_cast<std::uint32_t>(frame / geometry_.unit), payload_bytes, sender, dropped};
     ++who.arrived;
     who.end = std::max(who.end, at + frame);
+    arrived_end_ = std::max(arrived_end_, who.end);
     return Fault::None;
   }
 
@@ -85,6 +86,12 @@ class BasicSharedReader {
     // What it began and did not finish may be a gap.
     who.state = State::Gone;
     if (memory_.load_cell(sender, CellWord::Begun) != who.arrived) start_search();
+  }
+  // What arrived waits for what is reserved in front of it.
+  bool waits() { return arrived_end_ > position() && !is_there(position()); }
+  // That may be of this sender, which lives as far as is known.
+  bool may_hold_up(std::uint32_t sender) const {
+    return memory_.load_cell(sender, CellWord::Begun) != senders_[sender].arrived;
   }
   // Something that arrived of it is still to be handed out.
   bool has_more_of(std::uint32_t sender) const { return senders_[sender].end > position(); }
@@ -187,6 +194,7 @@ class BasicSharedReader {
   ReleaseTable table_;
   std::vector<Arrival> arrived_;
   std::vector<Sender> senders_;
+  std::uint64_t arrived_end_ = 0;  // of what arrived
   std::uint64_t search_end_ = 0;  // gaps in front of it are looked for
   Fault fault_ = Fault::None;
 };
