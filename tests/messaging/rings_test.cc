@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rings in a receiver's memory: senders that die with a place reserved, and senders that write anything.
+// Rings in a receiver's memory: senders that die with a place reserved, and ends that write and say anything.
 #include <array>
 #include <cstring>
+#include <deque>
 
 #include "../api/test_process.h"
+#include "messaging/buffered_write.h"
+#include "messaging/control.h"
 #include "messaging/offer.h"
 #include "messaging/shared_write.h"
 #include "test_ends.h"
@@ -179,11 +182,17 @@ const Lie kLies[] = {
      }},
 };
 
-TEST(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
+std::string name_of_path(const ::testing::TestParamInfo<PathChoice>& path) {
+  return path.param == PathChoice::Local ? "local" : "roce";
+}
+class LiesInARing : public ::testing::TestWithParam<PathChoice> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, LiesInARing, ::testing::Values(PathChoice::Roce, PathChoice::Local), name_of_path);
+
+TEST_P(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
   for (const Lie& lie : kLies) {
     SCOPED_TRACE(lie.kind);
     SCOPED_TRACE(lie.what);
-    Ends ends(Way{must(messaging::parse_kind(lie.kind))},
+    Ends ends(Way{must(messaging::parse_kind(lie.kind)), GetParam()},
               {.max_message_bytes = 600, .depth = 4, .ring_bytes = 16384, .max_senders = 2});
     std::string how_it_ended;
     ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
@@ -201,6 +210,163 @@ TEST(LiesInARing, each_ends_its_teller_by_name_and_nobody_else) {
     must(honest.send(text_of_message(0, 1, 500)));
     EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 500));
   }
+}
+
+// ---- Receivers that tell a head there cannot be.
+
+// A receiver of our own making, with memory laid out as a ring of kCapacity. It takes what comes, and gives nothing
+// back; how it lies is for the test.
+class LyingReceiver {
+ public:
+  static constexpr std::uint64_t kCapacity = 4096;
+  static constexpr std::size_t kGuard = 4096;  // behind the ring, its lines and one cell
+
+  explicit LyingReceiver(Ends& ends)
+      : kind_(ends.options.kind),
+        frames_(kind_.ring == messaging::RingMemory::DoubleMapped ? 2 * kCapacity : kCapacity),
+        memory_(must(ends.server.protection_domain().allocate_memory(bytes() + kGuard, Access::All))),
+        listener_(must(Listener::create(ends.engine, {.device = &ends.server}))) {
+    Offer offer = sender_offer(ends.options);
+    offer.role = Role::Receiver;
+    offer.memory = must(memory_.remote().sub_range(0, bytes()));
+    offer.extra = kind_.protocol == Protocol::SharedWrite ? messaging::SharedPlace{kCapacity, 0}.pack() : kCapacity;
+    listener_.on_request([this, &ends, answer = offer.to_bytes()] {
+      Connection prepared = must(Connection::prepare(ends.engine, {.device = &ends.server}));
+      for (int i = 0; i < 64; ++i) prepared.receive(receives_.emplace_back(), {});
+      connection_ = must(listener_.poll_request()->accept(std::move(prepared), answer));
+    });
+  }
+  Sender connect(Ends& ends) {
+    Sender sender = must(Sender::connect(ends.engine, listener_.address().to_string(), ends.options));
+    must(connection_->wait_established(kPatience));
+    return sender;
+  }
+  // It has no room left then: messages stand all over the ring.
+  void fill(Ends& ends, Sender& sender) {
+    for (Quiet quiet(ends); !quiet.is_long(); ends.engine.run_once())
+      while (sender.try_send(text_of_message(0, 0, kMessage))) quiet.end();
+    EXPECT_FALSE(sender.closed());
+    written_.assign(memory_.bytes().begin(), memory_.bytes().begin() + static_cast<std::ptrdiff_t>(frames_));
+  }
+  // The word a sender reads, or what a control says of it.
+  void tell_head(std::uint64_t head) {
+    if (kind_.protocol == Protocol::SharedWrite) return store(frames_ + messaging::kSharedHead, head);
+    if (kind_.acknowledge == messaging::Acknowledge::Read) return store(frames_ + messaging::kHeadLine, head);
+    const messaging::Control control{messaging::Control::Word::GivenBack,
+                                     static_cast<std::uint32_t>(head / ring::kUnitBytes)};
+    SendRequest request;
+    request.opcode = SendOpcode::SendWithImmediate;
+    request.immediate = control.to_immediate();
+    EXPECT_TRUE(connection_->post_send({&request, 1}));
+  }
+  void move_tail(std::uint64_t tail) { store(frames_ + messaging::kSharedTail, tail); }
+  // Nothing was written since fill(), nor ever beside what was offered.
+  void expect_nothing_written() const {
+    EXPECT_TRUE(std::equal(written_.begin(), written_.end(), memory_.bytes().begin()));
+    for (const std::byte b : memory_.bytes().subspan(static_cast<std::size_t>(bytes()))) EXPECT_EQ(b, std::byte{0});
+  }
+  static constexpr std::size_t kMessage = 600;
+
+ private:
+  std::uint64_t bytes() const { return frames_ + messaging::kSharedCells + ring::kCellBytes; }
+  void store(std::uint64_t at, std::uint64_t word) { ring::store_word(memory_.data() + at, word); }
+
+  Kind kind_;
+  std::uint64_t frames_;
+  MemoryRegion memory_;
+  std::deque<Operation> receives_;
+  std::optional<Connection> connection_;
+  Listener listener_;
+  std::vector<std::byte> written_;
+};
+
+class LyingHeads : public ::testing::TestWithParam<Way> {
+ protected:
+  // Beside an honest pair: it ends by name what was told the lie, and no more is written.
+  static void expect_left(Ends& ends, Sender& sender, const LyingReceiver& liar) {
+    EXPECT_TRUE(ends.engine.run_until(
+        [&] { return !sender.try_send(text_of_message(0, 0, LyingReceiver::kMessage)) && sender.closed(); },
+        kPatience));
+    expect_error(sender.status(), ErrorCode::ProtocolError, "the peer's head goes back");
+    expect_error(sender.send(text_of_message(0, 0, 8), kPatience), ErrorCode::ProtocolError);
+    liar.expect_nothing_written();
+  }
+  static void expect_to_work(Ends& ends, Sender& honest) {
+    for (std::uint32_t n = 0; n < kMessages; ++n) {
+      must(honest.send(text_of_message(0, n, 500), kPatience));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500));
+    }
+    must(honest.close(kPatience));
+  }
+  static Options options() {
+    return {.max_message_bytes = 600, .depth = 16, .ring_bytes = 16384, .max_senders = 2};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, LyingHeads, ::testing::ValuesIn([] {
+                           std::vector<Way> ways;
+                           for (const Way& way : every_way())
+                             if (way.kind.protocol == Protocol::BufferedWrite ||
+                                 way.kind.protocol == Protocol::SharedWrite)
+                               ways.push_back(way);
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(LyingHeads, of_a_receiver_are_left_by_name_and_nothing_is_overwritten) {
+  const bool shared = GetParam().kind.protocol == Protocol::SharedWrite;
+  const bool in_units = !shared && GetParam().kind.acknowledge == messaging::Acknowledge::Send;
+  // Far beyond the tail, and before the beginning; between frames, where it is told in bytes.
+  for (const std::uint64_t head :
+       {std::uint64_t{1} << 20, std::uint64_t{LyingReceiver::kCapacity + 64}, std::uint64_t{63}, ~std::uint64_t{63}}) {
+    if (in_units && head % ring::kUnitBytes != 0) continue;
+    if (shared && head >> 62 == 0 && head % ring::kUnitBytes == 0) continue;  // it knows no tail but that of its own
+    SCOPED_TRACE(head);
+    Ends ends(GetParam(), options());
+    Sender honest = ends.connect();
+    LyingReceiver liar(ends);
+    Sender sender = liar.connect(ends);
+    liar.fill(ends, sender);
+    liar.tell_head(head);
+    expect_left(ends, sender, liar);
+    expect_to_work(ends, honest);
+  }
+}
+
+TEST_P(LyingHeads, that_go_back_behind_what_was_freed_are_left_by_name) {
+  Ends ends(GetParam(), options());
+  Sender honest = ends.connect();
+  LyingReceiver liar(ends);
+  Sender sender = liar.connect(ends);
+  liar.fill(ends, sender);
+  liar.tell_head(1280);
+  must(sender.send(text_of_message(0, 0, LyingReceiver::kMessage), kPatience));
+  liar.fill(ends, sender);
+  liar.tell_head(0);
+  expect_left(ends, sender, liar);
+  expect_to_work(ends, honest);
+}
+
+class LyingSharedHeads : public LyingHeads {};
+INSTANTIATE_TEST_SUITE_P(Messaging, LyingSharedHeads, ::testing::ValuesIn([] {
+                           std::vector<Way> ways;
+                           for (const Way& way : every_way())
+                             if (way.kind.protocol == Protocol::SharedWrite) ways.push_back(way);
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+// Its place is known then: no head passes it.
+TEST_P(LyingSharedHeads, that_pass_a_reservation_that_waits_are_left_by_name) {
+  Ends ends(GetParam(), options());
+  Sender honest = ends.connect();
+  LyingReceiver liar(ends);
+  Sender sender = liar.connect(ends);
+  liar.move_tail(LyingReceiver::kCapacity);
+  EXPECT_TRUE(sender.try_send(text_of_message(0, 0, 600)));
+  liar.fill(ends, sender);
+  liar.tell_head(LyingReceiver::kCapacity + 64);
+  expect_left(ends, sender, liar);
+  expect_to_work(ends, honest);
 }
 
 // ---- A tail that no sender makes. It is where all of them reserve, so all of them end, by name; and others begin.
@@ -241,8 +407,7 @@ class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
   std::vector<std::string> reasons;
 };
 
-INSTANTIATE_TEST_SUITE_P(Messaging, SpoiltTail, ::testing::Values(PathChoice::Roce, PathChoice::Local),
-                         [](const auto& path) { return path.param == PathChoice::Local ? "local" : "roce"; });
+INSTANTIATE_TEST_SUITE_P(Messaging, SpoiltTail, ::testing::Values(PathChoice::Roce, PathChoice::Local), name_of_path);
 
 TEST_P(SpoiltTail, of_one_that_lives_is_told_to_who_reserves_behind_it) {
   Sender honest = ends.connect();
