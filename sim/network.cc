@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/byte_order.h"
+#include "sim/forging.h"
 #include "sim/world.h"
 
 namespace verbena::sim {
@@ -142,53 +143,10 @@ void World::send_flipped(Link& l, const Flight& original, std::uint32_t bit, Ins
   send_copy(l, index, arrival, Fate::Corrupted);
 }
 
-namespace {
-
-void seal(Flight& flight) {
-  const std::span<std::byte> bytes(flight.bytes);
-  const std::size_t covered = bytes.size() - wire::kIcrcBytes;
-  wire::store_icrc(&bytes[covered], wire::icrc_of(flight.path, flight.identification, bytes.first(covered)));
-}
-
-}  // namespace
-
-// Well-formed or not, with a right ICRC, and always something that a device has to ignore.
 void World::send_hostile(Link& l, const Flight& original, Instant arrival) {
   const std::uint32_t index = clone(original);
   Flight& forged = pool_[index];
-  std::vector<std::byte>& b = forged.bytes;
-  switch (random_.below(8)) {
-    case 0:
-      b[1] |= std::byte{0x01};
-      break;
-    case 1:
-      b[0] = std::byte{0xff};
-      break;
-    case 2:
-      b[0] = (b[0] & std::byte{0x1f}) | std::byte{0x20};
-      break;  // UC
-    case 3:
-      store_be24(&b[5], 0);
-      break;
-    case 4:
-      store_be24(&b[5], Qpn::kMask);
-      break;  // multicast
-    case 5:
-      store_be16(&b[2], 0x1234);
-      break;
-    case 6:
-      forged.path.source.bytes[14] ^= 0x40;
-      break;
-    default:
-      b.resize(wire::kBthBytes + wire::kAethBytes + wire::kIcrcBytes);
-      b[0] = static_cast<std::byte>(wire::Opcode::RcAcknowledge);
-      b[1] = std::byte{0x40};
-      b[wire::kBthBytes] = static_cast<std::byte>(0x40 + random_.below(0x20));  // reserved syndrome
-      break;
-  }
-  // Management datagrams have no queue pair whose number, address or class could be wrong in these ways.
-  if (original.packet.bth.destination == kGsiQpn) b[1] |= std::byte{0x01};
-  seal(forged);
+  forge(forged.path, forged.identification, forged.bytes, random_);
   send_copy(l, index, arrival, Fate::Forged);
 }
 
@@ -200,7 +158,7 @@ void World::deliver_ghost(Node& node, const Flight& original) {
   Flight& ghost = pool_[index];
   ghost.bytes[wire::kBthBytes] = std::byte{wire::kSyndromeAck};
   store_be24(&ghost.bytes[9], (next + static_cast<std::uint32_t>(random_.below(1000))).value());
-  seal(ghost);
+  seal(ghost.path, ghost.identification, ghost.bytes);
   record(ghost, now_, Fate::Forged);
   ++node.tally.received;
   std::optional<std::uint16_t> identification;

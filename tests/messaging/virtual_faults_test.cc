@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several senders at one receiver, in virtual time, under every fault there is: a network that loses, doubles, reorders
-// and damages, processes that stop for a while and that die, ways that are cut for a while and for good.
+// Several senders at one receiver, in virtual time, under every fault there is: a network that loses, doubles,
+// reorders, damages and forges, buffers that overflow, processes that stop for a while and that die, ways that are cut
+// for a while and for good, queue pairs that are killed.
 #include <array>
 #include <functional>
 
@@ -223,6 +224,50 @@ TEST_P(UnderFaults, a_network_that_damages_damages_no_message) {
   EXPECT_GT(corrupted, 10u);
 }
 
+TEST_P(UnderFaults, a_network_that_loses_in_bursts_costs_no_message) {
+  std::uint64_t lost = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.burst = 0.003 * static_cast<double>(seed)});
+    expect_all_well(program);
+    lost += program.world().lost();
+  }
+  EXPECT_GT(lost, 10u);
+}
+
+TEST_P(UnderFaults, datagrams_that_a_device_must_ignore_change_no_message) {
+  std::uint64_t forged = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01, .hostile = 0.05 * static_cast<double>(seed)});
+    expect_all_well(program);
+    forged += program.world().forged();
+  }
+  EXPECT_GT(forged, 50u);
+}
+
+TEST_P(UnderFaults, acknowledgements_for_what_was_never_sent_free_no_message) {
+  std::uint64_t forged = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.02, .ghost = 0.1 * static_cast<double>(seed)});
+    expect_all_well(program);
+    forged += program.world().forged();
+  }
+  EXPECT_GT(forged, 10u);
+}
+
+TEST_P(UnderFaults, receive_buffers_that_overflow_cost_no_message) {
+  std::uint64_t overflowed = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.room = 5 + seed});
+    expect_all_well(program);
+    overflowed += program.world().overflowed();
+  }
+  EXPECT_GT(overflowed, 10u);
+}
+
 // So long that a process or a way that is back by then was not given up.
 Duration a_while(SeededRandom& random) {
   return Duration::microseconds(static_cast<std::int64_t>(500 + random.below(4000)));
@@ -303,6 +348,28 @@ TEST_P(UnderFaults, a_sender_that_crashes_leaves_a_prefix_and_the_others_alone) 
     EXPECT_GE(gone.got, strike_at);
     EXPECT_LE(gone.got, gone.sent + 1);
     EXPECT_FALSE(gone.end);
+  }
+}
+
+// Of one end or the other; the process lives.
+TEST_P(UnderFaults, a_queue_pair_that_is_killed_ends_one_sender_by_name_at_both_ends) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = seed % 4 < 2 ? 0.01 : 0});
+    Seat& gone = program.seat(seed % kSenders);
+    gone.messages = kEndless;
+    const auto strike_at = static_cast<std::uint32_t>(5 + 4 * seed);
+    program.strike(gone, strike_at, [&] {
+      if (seed % 2 == 0)
+        gone.host->kill_queue_pair(program.home());
+      else
+        program.home().kill_queue_pair(*gone.host);
+    });
+    EXPECT_TRUE(program.run([&] { return program.is_over(); }));
+    expect_the_others_well(program, gone);
+    EXPECT_GE(gone.got, strike_at);
+    EXPECT_LE(gone.got, gone.sent + 1);
+    expect_named(gone.end);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../sim/forging.h"
 #include "base/random.h"
 #include "device/device_factory.h"
 #include "soft/driver/virtual_time.h"
@@ -30,6 +31,11 @@ struct WorldOptions {
   double corrupt = 0;  // of the datagrams that arrive: one bit is another
   Duration delay = Duration::microseconds(5), jitter = Duration::microseconds(20);
   Duration replay{};  // a duplicate comes up to so much later still
+  double burst = 0;  // with it, and for up to so long behind it, all that goes the same way is lost
+  Duration burst_time = Duration::microseconds(500);
+  double hostile = 0;    // another comes besides that a device must ignore, with a right ICRC
+  double ghost = 0;      // of acknowledgements: one for what was never sent comes besides
+  std::size_t room = 0;  // datagrams that are on their way to a host, or wait there; the rest is lost. 0: no end
   // How long hosts wait for an answer in connection management: 2^(code - 8) ms.
   std::uint8_t response_timeout_code = 20;
 };
@@ -61,6 +67,16 @@ class VirtualWorld {
     // It does nothing until it goes on; what comes waits, as far as there is room. Not while it is driven from outside.
     void pause() { stop(true); }
     void resume() { stop(false); }
+    // The queue pair that heard from that host last is in error, as if its own host had said so.
+    void kill_queue_pair(const Host& peer) {
+      const Qpn which = world_.heard_.at({peer.address_, address_});
+      const auto kill = [&](soft::Nic& nic, Instant now) {
+        QueuePairAttributes values;
+        values.state = QueuePairState::Error;
+        return nic.modify_qp(now, which, values, AttributeMask::State);
+      };
+      EXPECT_TRUE(driver_->with_nic(kill));
+    }
     // It does nothing any more, and nobody hears of it: what its objects say at their end goes nowhere.
     void crash() {
       stop(true);
@@ -91,6 +107,7 @@ class VirtualWorld {
     Gid address_;
     Inbox* inbox_ = nullptr;
     Instant alarm_ = Instant::never();
+    soft::HostDevice* driver_ = nullptr;  // the device's
     Device device_;
     std::optional<ProgressEngine> engine_;
   };
@@ -127,6 +144,8 @@ class VirtualWorld {
   std::uint64_t lost() const { return lost_; }
   std::uint64_t corrupted() const { return corrupted_; }
   std::uint64_t cut_off() const { return cut_off_; }
+  std::uint64_t forged() const { return forged_; }
+  std::uint64_t overflowed() const { return overflowed_; }
 
  private:
   static constexpr std::size_t kMostHeld = 64;           // datagrams
@@ -145,12 +164,40 @@ class VirtualWorld {
     for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
       Datagram d{train.path(), static_cast<std::uint16_t>(i), {}};
       train.flatten(i, d.bytes);
+      if (const Qpn to{load_be24(&d.bytes[5])}; to != kGsiQpn) heard_[{d.path.source, d.path.destination}] = to;
       if (options_.duplicate != 0 && random_.chance(options_.duplicate)) deliver(d, options_.replay);
-      if (options_.loss != 0 && random_.chance(options_.loss))
+      if (options_.hostile != 0 && random_.chance(options_.hostile)) deliver_hostile(d);
+      if (options_.ghost != 0 && random_.chance(options_.ghost)) deliver_ghost(d);
+      if (is_in_burst(d.path) || (options_.loss != 0 && random_.chance(options_.loss)))
         ++lost_;
       else
         deliver(std::move(d), {});
     }
+  }
+  Duration up_to(Duration most) {
+    return Duration{static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(most.ns) + 1))};
+  }
+  bool is_in_burst(const wire::Path& path) {
+    if (options_.burst == 0) return false;
+    Instant& end = bursts_[{path.source, path.destination}];
+    if (now_ >= end && random_.chance(options_.burst))
+      end = now_ + up_to(options_.burst_time) + Duration{1};
+    return now_ < end;
+  }
+  void deliver_hostile(Datagram d) {
+    sim::forge(d.path, d.identification, d.bytes, random_);
+    ++forged_;
+    deliver(std::move(d), {});
+  }
+  // Nobody has so much under way.
+  void deliver_ghost(Datagram d) {
+    if (d.bytes[0] != static_cast<std::byte>(wire::Opcode::RcAcknowledge)) return;
+    const auto ahead = static_cast<std::uint32_t>((1u << 20) + random_.below(1000));
+    d.bytes[wire::kBthBytes] = std::byte{wire::kSyndromeAck};
+    store_be24(&d.bytes[9], (Psn(load_be24(&d.bytes[9])) + ahead).value());
+    sim::seal(d.path, d.identification, d.bytes);
+    ++forged_;
+    deliver(std::move(d), {});
   }
   void deliver(Datagram d, Duration late) {
     if (options_.corrupt != 0 && random_.chance(options_.corrupt)) {
@@ -158,14 +205,15 @@ class VirtualWorld {
       d.bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
       ++corrupted_;
     }
-    const auto more = random_.below(static_cast<std::uint64_t>((options_.jitter + late).ns) + 1);
-    const Instant at = now_ + options_.delay + Duration{static_cast<std::int64_t>(more)};
+    const Instant at = now_ + options_.delay + up_to(options_.jitter + late);
     hash_ = (hash_ ^ static_cast<std::uint64_t>(at.ns)) * 0x9e3779b97f4a7c15u + d.bytes.size();
     const auto bth = std::span(d.bytes).first(std::min(d.bytes.size(), wire::kBthBytes));
     for (const std::byte b : bth) hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3u;
     Inbox& inbox = inboxes_[d.path.destination];
     if (inbox.held && inbox.datagrams.size() >= kMostHeld)
       ++lost_;
+    else if (options_.room != 0 && inbox.datagrams.size() >= options_.room)
+      ++overflowed_;
     else
       inbox.datagrams.emplace(at, std::move(d));
   }
@@ -206,10 +254,12 @@ class VirtualWorld {
   const std::uint64_t seed_;
   Instant now_{1'000'000'000};
   bool asking_ = false;
-  std::uint64_t hash_ = 0, lost_ = 0, corrupted_ = 0, cut_off_ = 0;
+  std::uint64_t hash_ = 0, lost_ = 0, corrupted_ = 0, cut_off_ = 0, forged_ = 0, overflowed_ = 0;
   std::map<Gid, Inbox> inboxes_;
   std::set<Gid> dead_;
-  std::set<std::pair<Gid, Gid>> cuts_;  // from, to
+  std::set<std::pair<Gid, Gid>> cuts_;             // from, to
+  std::map<std::pair<Gid, Gid>, Instant> bursts_;  // from, to: all is lost until then
+  std::map<std::pair<Gid, Gid>, Qpn> heard_;       // from, to: the queue pair that was meant last
   std::multimap<Instant, std::function<void()>> events_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
@@ -254,9 +304,11 @@ inline Device VirtualWorld::Host::make(std::uint8_t number) {
   soft::HostDevice::Options options;
   options.service_thread = false;
   options.time = this;
-  parts.device =
+  auto driver =
       std::make_unique<soft::HostDevice>(config, std::make_unique<SeededRandom>(world_.seed_ * 97 + number),
                                          std::make_unique<Port>(world_, *inbox_), std::move(options));
+  driver_ = driver.get();
+  parts.device = std::move(driver);
   return value(
       DeviceFactory::make(std::make_unique<soft::SoftContext>(std::move(parts), "sim", "simulated")));
 }
