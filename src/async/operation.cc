@@ -10,7 +10,7 @@ namespace verbena {
 
 // In its place: what is put together elsewhere could be copied only when all its parts have reached the cache.
 Operation::Request& Operation::request(SendOpcode opcode, Segments local, SendFlags flags) {
-  VERBENA_ASSERT(!in_flight());
+  VERBENA_REQUIRE(!in_flight(), "starts an Operation that is in flight: wait until it is done, or take another");
   Request& r = request_;
   const auto wanted = local.view();
   r.opcode = opcode;
@@ -36,14 +36,22 @@ Operation::~Operation() {
   cancel();
   if (state_ == State::Failing) queue_->withdraw(*this);
   if (state_ == State::Posted) queue_->engine().drain_until([this] { return done(); });
+  if (queue_ != nullptr) queue_->forget(*this);
   if (awaiter_ == nullptr) return;
   awaiter_->operation_ = nullptr;
   awaiter_->resumption_.make_ready();
 }
 
-void Operation::submit() {
-  VERBENA_ASSERT(done());
-  queue_->start(*this);
+bool Operation::submit() {
+  if (!done()) return false;
+  if (queue_ != nullptr) {
+    queue_->start(*this);
+    return true;
+  }
+  wait_on();
+  error_ = std::make_unique<Error>(ErrorCode::Flushed, "submit an operation: its connection or pool was destroyed");
+  settle();
+  return true;
 }
 
 // An awaiter goes on when the operation is done for good: a callback may start it once more.
@@ -96,8 +104,8 @@ Result<OperationOutcome> Operation::result() const {
 }
 
 const Error* Operation::error() const {
-  VERBENA_ASSERT(done());
-  return error_.get();
+  static const Error early(ErrorCode::WrongState, "look at the outcome of an operation that is not done");
+  return done() ? error_.get() : &early;
 }
 
 Result<OperationOutcome> Operation::wait() {

@@ -14,9 +14,32 @@ void OperationQueue::Slots::open(std::uint32_t count) {
   free_ = count;
 }
 
+// They may outlive it.
+OperationQueue::~OperationQueue() {
+  while (bound_ != nullptr) forget(*bound_);
+}
+
+void OperationQueue::remember(Operation& operation) {
+  operation.queue_ = this;
+  operation.bound_previous_ = nullptr;
+  operation.bound_next_ = bound_;
+  if (bound_ != nullptr) bound_->bound_previous_ = &operation;
+  bound_ = &operation;
+}
+
+void OperationQueue::forget(Operation& operation) {
+  Operation* const next = operation.bound_next_;
+  (operation.bound_previous_ != nullptr ? operation.bound_previous_->bound_next_ : bound_) = next;
+  if (next != nullptr) next->bound_previous_ = operation.bound_previous_;
+  operation.queue_ = nullptr;
+}
+
 void OperationQueue::start(Operation& operation) {
   VERBENA_ASSERT(!operation.in_flight());
-  operation.queue_ = this;
+  if (operation.queue_ != this) {
+    if (operation.queue_ != nullptr) operation.queue_->forget(operation);
+    remember(operation);
+  }
   operation.ending_ = Operation::Ending::Natural;
   operation.error_.reset();
   operation.outcome_ = {};

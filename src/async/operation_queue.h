@@ -17,7 +17,7 @@ namespace verbena {
 class OperationQueue {
  public:
   explicit OperationQueue(EngineState& engine) : engine_(engine) {}
-  virtual ~OperationQueue() = default;
+  virtual ~OperationQueue();
   OperationQueue(const OperationQueue&) = delete;
   OperationQueue& operator=(const OperationQueue&) = delete;
 
@@ -25,6 +25,8 @@ class OperationQueue {
 
   // ---- For operations.
   void start(Operation& operation);
+  // It ends, or is started elsewhere.
+  void forget(Operation& operation);
   // Posted, and not wanted any more: it is to end as `ending` says.
   virtual void abort(Operation& operation, Operation::Ending ending) = 0;
   void withdraw(Operation& operation);  // has failed, and will not be told
@@ -92,6 +94,9 @@ class OperationQueue {
   EngineState& engine_;
 
  private:
+  void remember(Operation& operation);
+
+  Operation* bound_ = nullptr;  // the first of those that were started here last
   std::size_t untold_ = 0;
   bool silent_ = false;
 };

@@ -11,6 +11,8 @@ ProgressEngine& ProgressEngine::operator=(ProgressEngine&& other) noexcept = def
 ProgressEngine::~ProgressEngine() = default;
 
 Result<ProgressEngine> ProgressEngine::create(Device& device, const EngineOptions& options) {
+  if (options.spin < Duration{})
+    return Error(ErrorCode::InvalidArgument, "create a progress engine: it cannot spin for a negative time");
   auto state = std::make_unique<EngineState>(options);
   if (auto ok = state->add(device); !ok) return ok.error();
   return ProgressEngine{std::move(state)};

@@ -2,6 +2,7 @@
 #include "verbena/async/receive_pool.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "async/channel.h"
@@ -11,6 +12,10 @@
 #include "base/byte_order.h"
 
 namespace verbena {
+
+namespace {
+constexpr std::uint32_t kMaxSegments = 4;  // of an operation
+}
 
 // ---- Making and ending.
 
@@ -29,6 +34,12 @@ Result<void> ReceivePoolState::open() {
   provider::Context& context = device_.context();
   const ProtectionDomain& domain =
       options_.protection_domain != nullptr ? *options_.protection_domain : *device_.state().domain;
+  if (!domain.is_of(context))
+    return Error(ErrorCode::InvalidArgument, "create a receive pool: its protection domain is of another device");
+  if (options_.max_segments > kMaxSegments)
+    return Error(ErrorCode::InvalidArgument, "create a receive pool: receives of " +
+                                                 std::to_string(options_.max_segments) + " segments, at most " +
+                                                 std::to_string(kMaxSegments));
   auto made = context.create_srq({provider::PdId{domain.id()}, options_.max_receives, options_.max_segments, true});
   if (!made) return made.error();
   id_ = *made;
@@ -43,7 +54,7 @@ Result<void> ReceivePoolState::open() {
 }
 
 ReceivePoolState::~ReceivePoolState() {
-  VERBENA_ASSERT(channels_.empty());  // a pool outlives the connections made with it
+  VERBENA_REQUIRE(channels_.empty(), "destroys a ReceivePool before the connections that were made with it");
   if (ops_ == nullptr) return;
   on_low_ = nullptr;
   if (shard_ != nullptr) {

@@ -12,4 +12,9 @@ void assertion_failed(const char* expression, const char* file, int line) {
   std::abort();
 }
 
+void misused(const char* words) {
+  std::fprintf(stderr, "verbena: the program %s.\n", words);
+  std::abort();
+}
+
 }  // namespace verbena

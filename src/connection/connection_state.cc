@@ -34,6 +34,8 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (pool != nullptr && &pool->device() != device)
     return Error(ErrorCode::InvalidArgument,
                  "prepare a connection: its receive pool is of another device; make one per device");
+  if (options.keep_alive < Duration{} || options.connect_timeout < Duration{})
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: a negative keep_alive or connect_timeout");
   if (options.flow_label > 0xfffff)
     return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
                                                  std::to_string(options.flow_label) + ", at most 1048575");
@@ -47,6 +49,8 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   const ProtectionDomain& domain =
       options.protection_domain != nullptr ? *options.protection_domain : *device->state().domain;
   channel_options.domain = provider::PdId{domain.id()};
+  if (!domain.is_of(device->context()))
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: its protection domain is of another device");
   auto channel = Channel::create(engine, *device, channel_options, *state);
   if (!channel) return channel.error();
   state->channel_ = std::move(*channel);

@@ -173,6 +173,9 @@ Result<Listener> Listener::create(ProgressEngine& engine, const ListenOptions& o
   AttachedDevice* const device = engine.state().find(options.device);
   if (device == nullptr)
     return Error(ErrorCode::InvalidArgument, "listen: the device is not attached to the engine");
+  if (options.backlog < 1)
+    return Error(ErrorCode::InvalidArgument, "listen: a backlog of " + std::to_string(options.backlog) +
+                                                 ", at least 1: nobody could ask");
   auto id = device->context().listen(options.port, options.backlog);
   if (!id) return id.error();
   return Listener{std::make_shared<ListenerState>(engine.state(), *device, *id)};

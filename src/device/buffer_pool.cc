@@ -188,8 +188,9 @@ void Buffer::release() {
   size_ = capacity_ = 0;
 }
 
+// Behind it lies the next one: no key opens that.
 ScatterGather Buffer::local(std::uint32_t bytes) const {
-  return {reinterpret_cast<std::uintptr_t>(data_), bytes, lkey_};
+  return {reinterpret_cast<std::uintptr_t>(data_), bytes, bytes <= capacity_ ? lkey_ : LKey{}};
 }
 
 RemoteMemory Buffer::remote() const { return {reinterpret_cast<std::uintptr_t>(data_), size_, rkey_}; }

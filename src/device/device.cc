@@ -29,6 +29,10 @@ std::string describe_devices() {
   return text.empty() ? "none" : text;
 }
 
+Error of_another_device(const char* made, const char* from) {
+  return {ErrorCode::InvalidArgument, std::string("create ") + made + ": its " + from + " is of another device"};
+}
+
 DeviceEvent to_public(const provider::Event& event) {
   const bool completion = event.kind == provider::Event::Kind::Completion;
   return {completion ? DeviceEvent::Kind::Completion : DeviceEvent::Kind::Async, event.async, event.qpn,
@@ -127,6 +131,7 @@ Result<CompletionQueue> Device::create_completion_queue(std::uint32_t capacity) 
 
 Result<SharedReceiveQueue> Device::create_shared_receive_queue(const ProtectionDomain& domain,
                                                                const SharedReceiveQueueOptions& options) {
+  if (!domain.is_of(state_->context())) return of_another_device("a shared receive queue", "protection domain");
   auto id = state_->context().create_srq(
       {provider::PdId{domain.id()}, options.max_requests, options.max_segments});
   if (!id) return id.error();
@@ -137,6 +142,9 @@ Result<QueuePair> Device::create_queue_pair(const ProtectionDomain& domain, Comp
                                             CompletionQueue& receive, const QueuePairOptions& options) {
   provider::Context& context = state_->context();
   const SharedReceiveQueue* const shared = options.shared_receive_queue;
+  if (!domain.is_of(context)) return of_another_device("a queue pair", "protection domain");
+  if (!send.is_of(context) || !receive.is_of(context)) return of_another_device("a queue pair", "completion queue");
+  if (shared != nullptr && !shared->is_of(context)) return of_another_device("a queue pair", "shared receive queue");
   auto made = context.create_qp({options.type, provider::PdId{domain.id()}, provider::CqId{send.id()},
                                  provider::CqId{receive.id()}, options.capabilities, options.signal_all,
                                  provider::SrqId{shared != nullptr ? shared->id() : 0}});

@@ -150,7 +150,7 @@ void SharedReceiveReceiver::handle_done(std::uint32_t slot) {
   Operation& receive = receives_[slot];
   const auto outcome = receive.result();
   const auto found = outcome ? by_qpn_.find(outcome->qpn.value()) : by_qpn_.end();
-  if (found == by_qpn_.end()) return receive.submit();  // its sender is gone, or took it and went
+  if (found == by_qpn_.end()) return void(receive.submit());  // its sender is gone, or took it and went
   Peer& peer = *found->second;
   if (!peer.begun) return peer.early.push_back(slot);
   handle_arrival(peer, slot);

@@ -79,7 +79,7 @@ class [[nodiscard]] Operation {
   // The same with a deadline: see above for what happens when it passes. To look without consequences, use
   // ProgressEngine::run_until([&] { return operation.done(); }, timeout).
   Result<OperationOutcome> wait(Duration timeout);
-  // Outcome; done() must hold.
+  // Outcome. Errors besides the operation's own: WrongState (it is in flight, or was never started).
   Result<OperationOutcome> result() const;
   // The same without the outcome: null when it succeeded. The error stays until the operation is started again.
   const Error* error() const;
@@ -96,7 +96,8 @@ class [[nodiscard]] Operation {
   // Runs f(Operation&) from the engine each time the operation is done. f is kept inside: at most 48 bytes of captures.
   // It may submit this operation again, start others, wait for others, and destroy this one as the last thing it does.
   // What it starts on a connection or pool that is being destroyed is refused, and told so; what that starts there in
-  // turn is done at once, without f, for it would have no end.
+  // turn is done at once, without f, for it would have no end. f itself must not call on_done() of its operation: it
+  // would destroy itself.
   template <class F>
   void on_done(F f) {
     static_assert(sizeof(F) <= kCallbackBytes && alignof(F) <= alignof(std::max_align_t),
@@ -113,8 +114,9 @@ class [[nodiscard]] Operation {
   // Ends it as DeadlineExceeded, likewise, when it is still in flight then. Set before starting or in flight; it goes
   // with the outcome. Instant::never() takes it back.
   void expires_at(Instant deadline);
-  // Posts the same request once more: it is done, and its connection is still there.
-  void submit();
+  // Posts the same request once more. False: it is in flight, or was never started: nothing happens. If its connection
+  // or pool is gone it is done at once, as Flushed, and the callback does not run: no engine is left that would.
+  bool submit();
 
  private:
   friend class Channel;
@@ -165,7 +167,9 @@ class [[nodiscard]] Operation {
   }
   void take_back_awaiter();
 
-  OperationQueue* queue_ = nullptr;
+  OperationQueue* queue_ = nullptr;  // where it was started last; null again when that is gone
+  Operation* bound_previous_ = nullptr;  // neighbours in that queue's list of those that know it
+  Operation* bound_next_ = nullptr;
   State state_ = State::Idle;
   Ending ending_ = Ending::Natural;
   bool listed_ = false;            // in the engine's list of deadlines

@@ -45,7 +45,7 @@ class Buffer {
   std::size_t size() const { return size_; }
   std::size_t capacity() const { return capacity_; }
   bool empty() const { return core_ == nullptr; }
-  // All of it, or its first `bytes`, for a local request.
+  // All of it, or its first `bytes`, for a local request, which ends as LocalProtectionError with more than capacity().
   ScatterGather local() const { return local(static_cast<std::uint32_t>(size_)); }
   ScatterGather local(std::uint32_t bytes) const;
   // All of it, for a peer, as far as BufferPoolOptions::access goes.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program gets wrong while it runs is a named error, and harms nothing else.
+#include <memory>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Pair;
+
+TEST(Mistakes, an_operation_is_submitted_when_its_connection_is_gone) {
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64));
+  Operation operation;
+  int told = 0;
+  operation.on_done([&](Operation&) { ++told; });
+  {
+    Connection connection = pair.connect();
+    connection.receive(operation, memory.local());
+  }
+  EXPECT_EQ(told, 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(operation.submit());
+    ASSERT_TRUE(operation.done());
+    expect_error(operation.result(), ErrorCode::Flushed, "was destroyed");
+  }
+  EXPECT_EQ(told, 1);
+  // It works elsewhere.
+  const MemoryRegion there = must(pair.server.allocate_memory(64));
+  Connection other = pair.connect();
+  must(other.write(operation, memory.local(), there.remote()).wait());
+}
+
+TEST(Mistakes, an_operation_outlives_its_engine_and_device) {
+  Operation operation;
+  {
+    Pair pair;
+    const MemoryRegion memory = must(pair.client.allocate_memory(64));
+    const MemoryRegion there = must(pair.server.allocate_memory(64));
+    Connection connection = pair.connect();
+    must(connection.write(operation, memory.local(), there.remote()).wait());
+  }
+  must(operation.result());
+  EXPECT_TRUE(operation.submit());
+  expect_error(operation.wait(), ErrorCode::Flushed);
+}
+
+TEST(Mistakes, a_receive_is_submitted_when_its_pool_is_gone) {
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64));
+  Operation receive;
+  {
+    ReceivePool pool = must(ReceivePool::create(pair.engine));
+    pool.receive(receive, memory.local());
+  }
+  EXPECT_TRUE(receive.submit());
+  expect_error(receive.result(), ErrorCode::Flushed);
+}
+
+TEST(Mistakes, the_outcome_of_an_operation_is_asked_for_too_early) {
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64));
+  Operation operation;
+  expect_error(operation.result(), ErrorCode::WrongState);
+  EXPECT_FALSE(operation.submit());
+  Connection connection = pair.connect();
+  connection.receive(operation, memory.local());
+  expect_error(operation.result(), ErrorCode::WrongState, "not done");
+  ASSERT_NE(operation.error(), nullptr);
+  EXPECT_FALSE(operation.submit());
+  EXPECT_TRUE(operation.in_flight());
+  operation.cancel();
+  expect_error(operation.wait(), ErrorCode::Cancelled);
+}
+
+// Numbers of domains and queues are of a device: those of another one mean something else.
+TEST(Mistakes, what_belongs_to_another_device_is_given) {
+  Pair pair;
+  ProtectionDomain domain = must(pair.client.create_protection_domain());
+  ProtectionDomain foreign = must(pair.server.create_protection_domain());
+  EXPECT_EQ(domain.id(), foreign.id());
+  expect_error(Connection::prepare(pair.engine, {.protection_domain = &foreign}), ErrorCode::InvalidArgument,
+               "another device");
+  expect_error(ReceivePool::create(pair.engine, {.protection_domain = &foreign}), ErrorCode::InvalidArgument,
+               "another device");
+  expect_error(pair.client.create_shared_receive_queue(foreign), ErrorCode::InvalidArgument, "another device");
+  CompletionQueue ours = must(pair.client.create_completion_queue(16));
+  CompletionQueue theirs = must(pair.server.create_completion_queue(16));
+  SharedReceiveQueue shared = must(pair.server.create_shared_receive_queue(foreign));
+  expect_error(pair.client.create_queue_pair(foreign, ours, ours), ErrorCode::InvalidArgument, "protection domain");
+  expect_error(pair.client.create_queue_pair(domain, theirs, ours), ErrorCode::InvalidArgument, "completion queue");
+  expect_error(pair.client.create_queue_pair(domain, ours, theirs), ErrorCode::InvalidArgument, "completion queue");
+  expect_error(pair.client.create_queue_pair(domain, ours, ours, {.shared_receive_queue = &shared}),
+               ErrorCode::InvalidArgument, "shared receive queue");
+  must(pair.client.create_queue_pair(domain, ours, ours));
+}
+
+// Behind it lies another buffer of the same registration.
+TEST(Mistakes, more_of_a_buffer_is_sent_than_there_is) {
+  Pair pair;
+  BufferPool pool = must(BufferPool::create(pair.client.protection_domain(), {.classes = {{64, 4}}}));
+  const Buffer buffer = must(pool.acquire(64));
+  const MemoryRegion there = must(pair.server.allocate_memory(256));
+  Connection connection = pair.connect();
+  must(connection.write(buffer.local(64), there.remote()).wait());
+  expect_error(connection.write(buffer.local(65), there.remote()).wait(), ErrorCode::LocalProtectionError);
+}
+
+TEST(Mistakes, options_are_out_of_range) {
+  Pair pair;
+  const Duration negative{-1};
+  expect_error(Connection::prepare(pair.engine, {.keep_alive = negative}), ErrorCode::InvalidArgument, "negative");
+  expect_error(Connection::prepare(pair.engine, {.connect_timeout = negative}), ErrorCode::InvalidArgument, "negative");
+  expect_error(ReceivePool::create(pair.engine, {.max_segments = 9}), ErrorCode::InvalidArgument, "at most 4");
+  expect_error(Listener::create(pair.engine, {.backlog = 0}), ErrorCode::InvalidArgument, "backlog");
+  Device third = must(Device::open());
+  expect_error(ProgressEngine::create(third, {.spin = negative}), ErrorCode::InvalidArgument, "spin");
+}
+
+TEST(MistakesDeathTest, what_no_error_can_be_returned_for_ends_the_program_and_says_what_it_did) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        Pair pair;
+        const MemoryRegion memory = must(pair.client.allocate_memory(64));
+        Connection connection = pair.connect();
+        Operation operation;
+        connection.receive(operation, memory.local());
+        connection.receive(operation, memory.local());
+      },
+      "the program starts an Operation that is in flight");
+}
+
+}  // namespace
+}  // namespace verbena
