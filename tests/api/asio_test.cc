@@ -4,6 +4,7 @@
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
+#include <asio/experimental/awaitable_operators.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_future.hpp>
 #include <chrono>
@@ -205,6 +206,31 @@ TEST(Asio, the_end_of_the_service_drops_handlers_and_what_they_waited_for_ends_w
   receive.cancel();
   expect_error(receive.wait(), ErrorCode::Cancelled);
   EXPECT_EQ(*life, 0);
+}
+
+// Asio's way: the first of two that ends cancels the other.
+TEST(Asio, what_is_awaited_beside_a_timer_is_cancelled_by_it) {
+  Hosted h;
+  ErrorCode ended{};
+  asio::co_spawn(
+      h.io,
+      [](Hosted& host, ErrorCode& how) -> asio::awaitable<void> {
+        using namespace asio::experimental::awaitable_operators;
+        const std::string address = host.listener.address().to_string();
+        auto connection = co_await host.rdma.async_run(Connection::async_connect(host.engine, address));
+        Operation receive;
+        connection->receive(receive, host.here.local());
+        asio::steady_timer timer(host.io, std::chrono::milliseconds(1));
+        co_await (host.rdma.async_wait(receive) || timer.async_wait(asio::use_awaitable));
+        how = receive.result().error().code();
+        host.io.stop();
+      }(h, ended),
+      asio::detached);
+  std::optional<Connection> far_end;
+  h.rdma.async_run(h.listener.async_accept(),
+                   [&](std::exception_ptr, Result<Connection> got) { far_end.emplace(must(std::move(got))); });
+  h.run();
+  EXPECT_EQ(ended, ErrorCode::Cancelled);
 }
 
 }  // namespace

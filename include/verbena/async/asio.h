@@ -3,6 +3,7 @@
 #pragma once
 
 #include <asio/associated_allocator.hpp>
+#include <asio/associated_cancellation_slot.hpp>
 #include <asio/associated_executor.hpp>
 #include <asio/async_result.hpp>
 #include <asio/executor_work_guard.hpp>
@@ -117,7 +118,17 @@ class Link : public std::enable_shared_from_this<Link>, public Unfinished {
 template <class Handler>
 class Pending : public Unfinished {
  public:
-  Pending(Handler handler, Link& link) : Unfinished(link, drop), body_(std::in_place, std::move(handler), link.io()) {}
+  Pending(Handler handler, Link& link)
+      : Unfinished(link, drop),
+        slot_(asio::get_associated_cancellation_slot(handler)),
+        body_(std::in_place, std::move(handler), link.io()) {}
+  ~Pending() { uncancel(); }
+
+  // Until it is posted or dropped.
+  template <class F>
+  void on_cancel(F f) {
+    if (slot_.is_connected()) slot_.assign([f](asio::cancellation_type) { f(); });
+  }
 
   // Nothing, once dropped.
   template <class... Values>
@@ -150,13 +161,19 @@ class Pending : public Unfinished {
     std::tuple<Values...> values;
   };
 
+  void uncancel() {
+    if (slot_.is_connected()) slot_.clear();
+    slot_ = {};
+  }
   std::optional<Body> take() {
     leave();
+    uncancel();
     return std::exchange(body_, std::nullopt);
   }
   // Destroying the body may destroy the operation or task that has this Pending.
   static void drop(Unfinished& self) { static_cast<Pending&>(self).take().reset(); }
 
+  asio::associated_cancellation_slot_t<Handler> slot_;
   std::optional<Body> body_;
 };
 
@@ -234,8 +251,10 @@ class Service {
   // be started by this object afterwards.
   void stop() { link_->cut(); }
 
-  // Completes with Result<OperationOutcome> when the operation is done; takes the place of Operation::on_done(). A
-  // temporary must live until then: await it in the expression that starts it.
+  // Completes with Result<OperationOutcome> when the operation is done; takes the place of Operation::on_done(), of an
+  // earlier async_wait() too, whose handler is dropped. A temporary must live until then: await it in the expression
+  // that starts it. Cancelling it in Asio's way (||, cancel_after, bind_cancellation_slot) is Operation::cancel(): it
+  // takes the connection out of service.
   template <class Token = detail::DefaultToken>
   auto async_wait(Operation& operation, Token&& token = {}) {
     return asio::async_initiate<Token, void(Result<OperationOutcome>)>(
@@ -263,6 +282,7 @@ class Service {
   template <class Handler>
   static void wait(detail::Link& link, Operation& operation, Handler handler) {
     auto pending = std::make_unique<detail::Pending<Handler>>(std::move(handler), link);
+    if (operation.in_flight()) pending->on_cancel([&operation] { operation.cancel(); });
     if (operation.in_flight())
       return operation.on_done([pending = std::move(pending)](Operation& self) mutable {
         if (const auto once = std::move(pending)) once->post(self.result());
