@@ -6,13 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "tools/command_tree.h"
 #include "tools/number_flags.h"
 
 namespace verbena::tools {
 
 namespace {
-
-constexpr const char* kRefusedGroup = "Flags of perftest that are refused, each with its reason";
 
 struct Reason {
   const char* flag;

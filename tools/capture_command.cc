@@ -43,6 +43,11 @@ int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs:
   std::vector<fs::path> made;
   for (const fs::path& one : device_files(file))
     if (!before.contains(one)) made.push_back(one);
+  if (made.empty() && status != 0) {
+    say(stderr, "verbena capture: {} opened no device of Verbena's, so nothing was captured\n",
+        printable(options.words.front()));
+    return status;
+  }
   if (made.empty())
     return report_failure("capture", options.words.front() + " opened no device of Verbena's, so nothing was captured",
                           "A set-user-ID program ignores VERBENA_PCAP; a program with --pcap has its own file.");
@@ -78,7 +83,7 @@ void add_capture_command(CLI::App& program, int& status) {
       "capture", "Run a program and write every packet of its devices to a file, for Wireshark.\n"
                  "  verbena capture -w wire.pcapng -- ./a.out\n"
                  "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is\n"
-                 "one alone, it is FILE. The exit status is the program's.");
+                 "one alone, it is FILE. The exit status is the program's; 1 when it ended well and opened no device.");
   auto options = std::make_shared<CaptureOptions>();
   command->add_option("-w,--write", options->file, "The capture file, in pcapng")->required()->type_name("FILE");
   command->add_option("CMD", options->words, "The program and its arguments, after `--`");

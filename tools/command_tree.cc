@@ -137,6 +137,7 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
     std::vector<std::string> flags;
     std::string values;
     for (const FlagEntry& flag : one.flags) {
+      if (flag.group == kRefusedGroup) continue;
       flags.insert(flags.end(), flag.names.begin(), flag.names.end());
       if (flag.value.empty() || flag.names.empty()) continue;
       const std::string answer = flag.choices.empty() ? "<file>" : join(flag.choices, " ");

@@ -11,6 +11,9 @@ class App;
 
 namespace verbena::tools {
 
+// The heading of flags that are known to be refused: help and manual give the reasons, completion leaves them out.
+inline constexpr const char* kRefusedGroup = "Flags of perftest that are refused, each with its reason";
+
 struct FlagEntry {
   std::vector<std::string> names;  // "-s", "--size"; empty for a positional word
   std::string value;               // what follows it, "FILE"; empty: nothing does

@@ -166,6 +166,10 @@ int run_program(const CountersOptions& options) {
   std::error_code ignored;
   fs::remove_all(folder, ignored);
   if (!status) return report_error("counters", status.error(), "Check the spelling of the program after `--`.");
+  if (all.empty() && *status != 0) {
+    say(stderr, "verbena counters: {} opened no device of Verbena's\n", printable(options.words.front()));
+    return *status;
+  }
   if (all.empty())
     return report_failure("counters", options.words.front() + " opened no device of Verbena's",
                           "A set-user-ID program ignores VERBENA_COUNTERS.");
@@ -209,7 +213,7 @@ void add_counters_command(CLI::App& program, int& status) {
                   "  verbena counters --watch -- ./a.out                         runs it; counters on standard error\n"
                   "  VERBENA_COUNTERS=$XDG_RUNTIME_DIR/verbena ./a.out           a program that is to be looked at\n"
                   "  verbena counters --watch --folder $XDG_RUNTIME_DIR/verbena  while it runs\n"
-                  "With CMD the exit status is the program's.");
+                  "With CMD the exit status is the program's; 1 when it ended well and opened no device.");
   auto options = std::make_shared<CountersOptions>();
   command->add_flag("-w,--watch", options->watch, "Again and again, with rates");
   auto* interval = command->add_option("--interval", options->interval, "Seconds between two looks with --watch");

@@ -57,7 +57,9 @@ def every_flag_is_completed(setting):
         flags = flags_of(help_of(setting, words))
         check("--help" in flags, f"{words}: {flags}")
         offered = complete(setting, *words, "-")
-        check(set(flags) <= set(offered), f"{words}: {set(flags) - set(offered)} not offered")
+        taken = set(flags_of(help_of(setting, words).split("that are refused, each with its reason")[0]))
+        check(taken <= set(offered), f"{words}: {taken - set(offered)} not offered")
+        check(not (set(flags) - taken) & set(offered), f"{words}: {(set(flags) - taken) & set(offered)} are refused")
         count += len(flags)
         names = [other[-1] for other in commands if other[:-1] == words and other]
         check(set(names) <= set(complete(setting, *words, "")) if names else True, f"{words}: {names}")

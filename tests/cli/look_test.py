@@ -33,7 +33,8 @@ def counters_of_a_command_are_shown_at_its_end(setting):
     one, = json.loads(output[output.index("[\n"):])
     check(one["counters"]["rcvd_pkts"] >= 20 and not one["open"] and one["address"].startswith("127."), one)
     server.stop()
-    check(run(setting, "counters", "--", "sh", "-c", "exit 7", status=1)[1].count("opened no device") == 1, "no device")
+    check(run(setting, "counters", "--", "sh", "-c", "exit 7", status=7)[1].count("opened no device") == 1, "no device")
+    check(run(setting, "counters", "--", "true", status=1)[1].count("opened no device") == 1, "and none failed")
     run(setting, "counters", "--", "/no/such/program", status=1)
     say(f"{len(one['counters'])} counters, {one['counters']['rcvd_pkts']} packets")
 
