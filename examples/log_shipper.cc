@@ -30,7 +30,10 @@ void collect(ProgressEngine& engine) {
   Listener listener = or_exit(Listener::create(engine));
   std::printf("listening on %s\n", listener.address().to_string().c_str());
   std::fflush(stdout);
-  or_exit(receiver.accept(or_exit(listener.wait_request())));
+  // Who speaks another protocol is told so; the next one may be ours.
+  auto sender = receiver.accept(or_exit(listener.wait_request()));
+  for (; !sender; sender = receiver.accept(or_exit(listener.wait_request())))
+    std::fprintf(stderr, "%s\n", sender.error().to_string().c_str());
 
   std::size_t lines = 0;
   auto line = receiver.receive();

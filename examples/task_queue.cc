@@ -46,7 +46,11 @@ void work(ProgressEngine& engine) {
   std::printf("listening on %s\n", listener.address().to_string().c_str());
   std::fflush(stdout);
   // Who is there fills the queue, and waits when it is full.
-  for (std::uint32_t i = 0; i < kProducers; ++i) or_exit(queue.accept(or_exit(listener.wait_request())));
+  for (std::uint32_t there = 0; there < kProducers;) {
+    const auto producer = queue.accept(or_exit(listener.wait_request()));
+    if (producer) ++there;
+    else std::fprintf(stderr, "%s\n", producer.error().to_string().c_str());  // it speaks another protocol
+  }
 
   std::size_t tasks = 0, primes = 0;
   auto message = queue.receive();

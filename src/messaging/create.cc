@@ -29,6 +29,9 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
   const auto refuse = [&](const std::string& why) {
     return Error(ErrorCode::InvalidArgument, "messages by " + to_string(options.kind) + ": " + why);
   };
+  const Kind& kind = options.kind;
+  if (kind.commit > Commit::Reversed || kind.acknowledge > Acknowledge::Read || kind.ring > RingMemory::DoubleMapped)
+    return refuse("a commit, acknowledge or ring that there is not");
   if (options.max_message_bytes == 0) return refuse("max_message_bytes is 0");
   if (options.depth == 0 || options.depth > kMaxDepth)
     return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +

@@ -107,6 +107,7 @@ std::string to_string(const Kind& kind) {
 Result<Kind> parse_kind(std::string_view text) {
   Kind kind;
   std::string_view rest = text;
+  if (text.ends_with('/')) return wrong(text, "it ends with a slash");
   const auto next_word = [&] {
     const std::size_t end = std::min(rest.find('/'), rest.size());
     const std::string_view word = rest.substr(0, end);

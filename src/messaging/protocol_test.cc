@@ -28,6 +28,8 @@ TEST(Kind, every_kind_has_a_name_that_is_read_back) {
     }
   EXPECT_EQ(to_string(*parse_kind("buffered-write/double-mapped/reversed/read")),
             "buffered-write/reversed/read/double-mapped");
+  EXPECT_FALSE(parse_kind("send-receive/"));
+  EXPECT_FALSE(parse_kind("buffered-write/offset/"));
   EXPECT_TRUE(parse_kind("buffered-write/immediate"));
 }
 

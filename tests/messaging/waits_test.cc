@@ -405,6 +405,10 @@ TEST(Mismatch, options_that_no_protocol_takes_are_refused) {
   expect_error(Receiver::create(engine, {.max_message_bytes = 0}), ErrorCode::InvalidArgument,
                "max_message_bytes");
   expect_error(Receiver::create(engine, {.depth = 0}), ErrorCode::InvalidArgument, "a depth of 0");
+  for (const messaging::Kind& kind :
+       {messaging::Kind{.commit = messaging::Commit{7}}, messaging::Kind{.acknowledge = messaging::Acknowledge{7}},
+        messaging::Kind{.ring = messaging::RingMemory{7}}})
+    expect_error(Receiver::create(engine, {.kind = kind}), ErrorCode::InvalidArgument, "that there is not");
   expect_error(Receiver::create(engine, {.max_senders = 0}), ErrorCode::InvalidArgument, "max_senders");
 }
 

@@ -22,6 +22,7 @@ Fault SharedWriter::handle_position(std::uint64_t position) {
   if (fault_ != Fault::None) return fault_;
   // It goes forwards. How far ahead of the head it is shows when the head is read again; past 2^62 nobody gets.
   if (position < next_ || position % geometry_.unit != 0 || position >> 62 != 0) return fault_ = Fault::Place;
+  if (position < head_) return fault_ = Fault::Head;  // it was told to be where nobody had reserved
   position_ = position;
   next_ = position + frame_;
   settle();
