@@ -43,14 +43,12 @@ int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs:
   std::vector<fs::path> made;
   for (const fs::path& one : device_files(file))
     if (!before.contains(one)) made.push_back(one);
-  if (made.empty() && status != 0) {
-    say(stderr, "verbena capture: {} opened no device of Verbena's, so nothing was captured\n",
-        printable(options.words.front()));
-    return status;
+  if (made.empty()) {
+    const int none =
+        report_failure("capture", options.words.front() + " opened no device of Verbena's, so nothing was captured",
+                       "A set-user-ID program ignores VERBENA_PCAP; a program with --pcap has its own file.");
+    return status != 0 ? status : none;
   }
-  if (made.empty())
-    return report_failure("capture", options.words.front() + " opened no device of Verbena's, so nothing was captured",
-                          "A set-user-ID program ignores VERBENA_PCAP; a program with --pcap has its own file.");
   if (made.size() == 1) {
     std::error_code error;
     fs::rename(made.front(), file, error);

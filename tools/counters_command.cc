@@ -166,13 +166,11 @@ int run_program(const CountersOptions& options) {
   std::error_code ignored;
   fs::remove_all(folder, ignored);
   if (!status) return report_error("counters", status.error(), "Check the spelling of the program after `--`.");
-  if (all.empty() && *status != 0) {
-    say(stderr, "verbena counters: {} opened no device of Verbena's\n", printable(options.words.front()));
-    return *status;
+  if (all.empty()) {
+    const int none = report_failure("counters", options.words.front() + " opened no device of Verbena's",
+                                    "A set-user-ID program ignores VERBENA_COUNTERS.");
+    return *status != 0 ? *status : none;
   }
-  if (all.empty())
-    return report_failure("counters", options.words.front() + " opened no device of Verbena's",
-                          "A set-user-ID program ignores VERBENA_COUNTERS.");
   if (options.json) print_json(all);
   else print_table(options, all, {}, 0, stderr);
   return *status;

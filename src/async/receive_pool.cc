@@ -13,10 +13,6 @@
 
 namespace verbena {
 
-namespace {
-constexpr std::uint32_t kMaxSegments = 4;  // of an operation
-}
-
 // ---- Making and ending.
 
 Result<std::unique_ptr<ReceivePoolState>> ReceivePoolState::create(EngineState& engine,
@@ -36,10 +32,10 @@ Result<void> ReceivePoolState::open() {
       options_.protection_domain != nullptr ? *options_.protection_domain : *device_.state().domain;
   if (!domain.is_of(context))
     return Error(ErrorCode::InvalidArgument, "create a receive pool: its protection domain is of another device");
-  if (options_.max_segments > kMaxSegments)
+  if (options_.max_segments > Operation::kMaxSegments)
     return Error(ErrorCode::InvalidArgument, "create a receive pool: receives of " +
                                                  std::to_string(options_.max_segments) + " segments, at most " +
-                                                 std::to_string(kMaxSegments));
+                                                 std::to_string(Operation::kMaxSegments));
   auto made = context.create_srq({provider::PdId{domain.id()}, options_.max_receives, options_.max_segments, true});
   if (!made) return made.error();
   id_ = *made;

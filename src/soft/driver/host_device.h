@@ -184,7 +184,7 @@ class HostDevice final : private DatagramSink {
   unsigned turns_ = 0;
   Instant looked_at_;
   unsigned arrival_turn_ = 0;  // when something last came by the port
-  unsigned finds_since_sleep_ = 0;  // there, at least
+  unsigned finds_since_sleep_ = 0;  // batches that looks found there since a thread last went to sleep
   unsigned record_turn_ = 0;   // or by a ring
 
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
