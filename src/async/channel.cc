@@ -73,7 +73,7 @@ Channel::~Channel() {
     if (options_.pool != nullptr) options_.pool->leave(*this);
     static_cast<void>(device_.context().destroy_qp(qpn_));
   }
-  if (!next_keep_alive_.is_never()) engine_.forget_keep_alive(next_keep_alive_, key_);
+  expect_keep_alive(Instant::never());
   if (registered_) engine_.remove_channel(key_);
   if (cells_registered_) static_cast<void>(device_.context().deregister_memory(cells_key_));
   if (shard_ != nullptr) AttachedDevice::release(*shard_, promised_);
@@ -154,17 +154,14 @@ void Channel::tend() {
 }
 
 void Channel::expect_keep_alive(Instant at) {
+  engine_.move_keep_alive(next_keep_alive_, at, key_);
   next_keep_alive_ = at;
-  if (!at.is_never()) engine_.keep_alive_at(at, key_);
 }
 
 // What the peer said by connection management, in its last moment, comes before.
 void Channel::expect_keep_alive_soon() {
-  const Instant soon = engine_.now() + kLastWords;
   heard_ = false;
-  if (next_keep_alive_.is_never()) return expect_keep_alive(soon);
-  engine_.move_keep_alive(next_keep_alive_, soon, key_);
-  next_keep_alive_ = soon;
+  expect_keep_alive(engine_.now() + kLastWords);
 }
 
 void Channel::check_alive() {
@@ -173,9 +170,9 @@ void Channel::check_alive() {
 }
 
 void Channel::keep_alive(Instant now) {
-  next_keep_alive_ = Instant::never();
+  const bool wants_more = !end_ && options_.keep_alive > Duration{};
+  expect_keep_alive(wants_more ? now + options_.keep_alive : Instant::never());
   if (end_) return;
-  if (options_.keep_alive > Duration{}) expect_keep_alive(now + options_.keep_alive);
   const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
   if (!silent) return;

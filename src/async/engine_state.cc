@@ -296,13 +296,23 @@ bool EngineState::tend_wanted() {
   return true;
 }
 
+void EngineState::move_keep_alive(Instant from, Instant to, std::uint32_t key) {
+  auto entry = keep_alives_.extract({from, key});
+  if (to.is_never()) return;
+  if (entry.empty()) {
+    keep_alives_.emplace(to, key);
+  } else {
+    entry.value().first = to;
+    keep_alives_.insert(std::move(entry));
+  }
+  leave_wait();
+}
+
 bool EngineState::keep_alive_due() {
   const Instant current = now();
   bool any = false;
   while (next_keep_alive() <= current) {
-    const std::uint32_t key = keep_alives_.begin()->second;
-    keep_alives_.erase(keep_alives_.begin());
-    channel_of(key)->keep_alive(current);
+    channel_of(keep_alives_.begin()->second)->keep_alive(current);
     any = true;
   }
   return any;

@@ -108,19 +108,9 @@ class EngineState {
     tend_soon_.push_back(key);
     leave_wait();
   }
-  // It wants Channel::keep_alive() at that time, once; or, not any more.
-  void keep_alive_at(Instant at, std::uint32_t key) {
-    keep_alives_.emplace(at, key);
-    leave_wait();
-  }
-  void forget_keep_alive(Instant at, std::uint32_t key) { keep_alives_.erase({at, key}); }
-  // At another time than was said. Allocates nothing.
-  void move_keep_alive(Instant from, Instant to, std::uint32_t key) {
-    auto entry = keep_alives_.extract({from, key});
-    entry.value().first = to;
-    keep_alives_.insert(std::move(entry));
-    leave_wait();
-  }
+  // It wants Channel::keep_alive() at another time than it said, and says so again in it; never() is not at all.
+  // From time to time it allocates nothing.
+  void move_keep_alive(Instant from, Instant to, std::uint32_t key);
 
   // ---- For operations.
   void fail_later(Operation& operation);      // told by the next run_once()

@@ -25,26 +25,29 @@ using test::Pair;
 
 // The service thread is out of the way, so that all work is counted here.
 struct Quiet {
-  Quiet() : engine(must(ProgressEngine::create(client, {.wait = WaitMode::Busy}))) {
+  explicit Quiet(PathChoice path = PathChoice::Auto, WaitMode wait = WaitMode::Busy,
+                 const ConnectionOptions& options = {})
+      : client(open(path)), server(open(path)), engine(must(ProgressEngine::create(client, {.wait = wait}))) {
     must(engine.add(server));
     Listener listener = must(Listener::create(engine, {.device = &server}));
-    listener.on_request([&] { far.emplace(must(listener.poll_request()->accept())); });
-    near.emplace(must(Connection::connect(engine, listener.address().to_string())));
+    listener.on_request([&] { far.emplace(must(listener.poll_request()->accept(options))); });
+    near.emplace(must(Connection::connect(engine, listener.address().to_string(), options)));
     must(far->wait_established());
   }
-  static Device open() {
+  static Device open(PathChoice path) {
     OpenOptions options;
+    options.path = path;
     options.service_thread = false;
     return must(Device::open(options));
   }
-  Device client = open(), server = open();
+  Device client, server;
   ProgressEngine engine;
   std::optional<Connection> near, far;
 };
 
 // What may still grow are a few buffers of the device that live as long as it does.
-TEST(Allocation, thousands_of_operations_allocate_nothing_each) {
-  Quiet pair;
+void expect_thousands_of_operations_allocate_nothing_each(PathChoice path) {
+  Quiet pair(path);
   MemoryRegion here = must(pair.client.allocate_memory(8192));
   MemoryRegion there = must(pair.server.allocate_memory(8192));
   Operation write, read, add, send, receive;
@@ -62,6 +65,12 @@ TEST(Allocation, thousands_of_operations_allocate_nothing_each) {
   for (int i = 0; i < 1000; ++i) round();
   EXPECT_LE(allocations - before, 100u);  // growth of a heap here and there, not one for each of 5,000 operations
   EXPECT_TRUE(send.result() && receive.result() && read.result());
+}
+TEST(Allocation, thousands_of_operations_in_packets_allocate_nothing_each) {
+  expect_thousands_of_operations_allocate_nothing_each(PathChoice::Roce);
+}
+TEST(Allocation, thousands_of_operations_in_shared_memory_allocate_nothing_each) {
+  expect_thousands_of_operations_allocate_nothing_each(PathChoice::Local);
 }
 
 // Each form of completion, over the same WRITE.
@@ -117,6 +126,24 @@ TEST(Allocation, sleeping_allocates_nothing_each) {
     for (int i = 0; i < count; ++i) co_await engine.sleep(Duration{});
   };
   EXPECT_LE(allocations_of([&](int count) { pair.engine.run(sleep_often(pair.engine, count)); }), 8u);
+}
+
+TEST(Allocation, keep_alives_allocate_nothing_each) {
+  ConnectionOptions options;
+  options.keep_alive = Duration::microseconds(100);
+  Quiet pair(PathChoice::Roce, WaitMode::Event, options);
+  const auto rest = [&](int count) {
+    const Instant until = pair.engine.now() + options.keep_alive * count;
+    pair.engine.run_until([&] { return pair.engine.now() >= until; }, until);
+  };
+  const auto packets = [&] {
+    for (const NamedCounter& counter : pair.client.counters())
+      if (counter.name == "sent_pkts") return counter.value;
+    return std::uint64_t{0};
+  };
+  const std::uint64_t before = packets();
+  EXPECT_LE(allocations_of(rest), 50u);
+  EXPECT_GT(packets(), before + 10);
 }
 
 }  // namespace

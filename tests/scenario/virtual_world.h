@@ -281,7 +281,7 @@ class VirtualWorld::Port final : public soft::Port {
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) world_.send(*train);
   }
-  std::vector<int> fds() const override { return {}; }
+  std::span<const int> fds() const override { return {}; }
   roce::TrainLimits limits() const override { return {}; }
   std::string hint_about(const Gid&) override { return {}; }
   std::vector<std::string> explain() const override { return {"a simulated network"}; }

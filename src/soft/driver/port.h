@@ -28,8 +28,8 @@ class Port {
   virtual bool receive(DatagramSink& sink) = 0;
   // In order per path. What cannot leave now is lost, as on any network.
   virtual void send(std::span<const roce::Train* const> trains) = 0;
-  // Readable when receive() would find something.
-  virtual std::vector<int> fds() const = 0;
+  // Readable when receive() would find something. Always the same.
+  virtual std::span<const int> fds() const = 0;
   virtual roce::TrainLimits limits() const = 0;
   // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.
   virtual std::string hint_about(const Gid& peer) = 0;

@@ -36,7 +36,7 @@ class DeafPort final : public Port {
     if (on_send) on_send();
     segments_ = 1;  // it has met a network without segmentation
   }
-  std::vector<int> fds() const override { return {fd_}; }
+  std::span<const int> fds() const override { return {&fd_, 1}; }
   roce::TrainLimits limits() const override {
     roce::TrainLimits limits;
     limits.max_datagrams = segments_;

@@ -74,7 +74,7 @@ class HubPort final : public Port {
     }
   }
 
-  std::vector<int> fds() const override { return {mailbox_->fd}; }
+  std::span<const int> fds() const override { return {&mailbox_->fd, 1}; }
   roce::TrainLimits limits() const override { return {}; }
   std::string hint_about(const Gid& peer) override {
     return hub_.find(peer) == nullptr ? "no device of this hub has that address" : std::string{};

@@ -2,6 +2,7 @@
 #include "soft/driver/udp/udp_device.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 
@@ -70,7 +71,7 @@ class UdpPort final : public Port {
     while (const auto error = sockets_.poll_error()) remember(*error);
   }
 
-  std::vector<int> fds() const override { return {sockets_.receive_fd(), shared_->inbox().fd()}; }
+  std::span<const int> fds() const override { return fds_; }
 
   roce::TrainLimits limits() const override {
     roce::TrainLimits limits;
@@ -138,6 +139,7 @@ class UdpPort final : public Port {
 
   const std::unique_ptr<SharedAddress> shared_;
   SocketSet sockets_;
+  const std::array<int, 2> fds_{sockets_.receive_fd(), shared_->inbox().fd()};
   std::vector<iovec> pieces_;
   std::vector<OutTrain> out_;
   std::map<Gid, std::string> hints_;
