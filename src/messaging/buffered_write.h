@@ -3,7 +3,8 @@
 // src/messaging/ring has it. What is to be written where is decided there; here it is posted.
 //
 // The memory a receiver offers: the ring (twice, where it is mapped twice), and behind it two lines: the
-// tail, which the sender writes with Commit::Offset, and the head, which it READs with Acknowledge::Read.
+// tail, which the sender moves with Commit::Offset, by a WRITE or an atomic (has_atomic_tail()), and the head, which it
+// READs with Acknowledge::Read.
 //
 // Acknowledge::Send tells the head, in units, by a control after each eighth of the ring, or of the receives;
 // as many can be under way as fit the ring twice over, for which the sender keeps receives.
@@ -46,6 +47,7 @@ class BufferedWriteSender final : public SenderEnd {
 
  private:
   static constexpr std::size_t kBatch = 16;
+  static constexpr std::uint64_t kAnswer = kHeadLine + ring::kWordBytes;  // what atomics bring, and nobody reads
   static constexpr std::uint64_t kReadId = std::uint64_t{1} << 61;
   struct Batch;
   // What the last request of a batch stands for when it is done.
@@ -64,9 +66,11 @@ class BufferedWriteSender final : public SenderEnd {
   void add_write(const ring::RemoteWrite& write, const Outgoing& message,
                  const ring::Reservation& place);
   void put_write(const ring::RemoteWrite& write, const Outgoing& message, const ring::Reservation& place);
+  void add_tail(const ring::RemoteWrite& write);
   void add_word(const ring::RemoteWrite& write);
   void close_last();
   void begin_batch();
+  static bool is_tail(const ring::RemoteWrite& write);
   std::uint64_t place_of(const ring::RemoteWrite& write) const;
   bool write_through(const ring::RemoteWrite& write);
   bool flush(MessageId last, std::uint32_t slot);
@@ -77,8 +81,10 @@ class BufferedWriteSender final : public SenderEnd {
   std::optional<ring::Writer> writer_;
   std::unique_ptr<Batch> batch_;  // kept, as it is long
   RemoteMemory remote_;
-  MemoryRegion image_;          // laid out as the ring; behind it a line of zeros, and one for the head
+  MemoryRegion image_;          // laid out as the ring; behind it a line of zeros, and one for the head and answers
   std::uint64_t zeros_ = 0;     // offset of those lines
+  std::uint64_t tail_ = 0;      // of the ring, after the atomics that were made to move it
+  bool atomic_tail_ = false;
   std::uint32_t requests_ = 0;  // posted and not done
   std::uint32_t most_ = 0;
   bool reading_ = false;

@@ -47,7 +47,8 @@ Result<void> BufferedWriteReceiver::open() {
 }
 
 Result<std::unique_ptr<ReceiverPeer>> BufferedWriteReceiver::make_peer(PeerId id) {
-  const Access access = Access::LocalWrite | Access::RemoteWrite | Access::RemoteRead;
+  Access access = Access::LocalWrite | Access::RemoteWrite | Access::RemoteRead;
+  if (has_atomic_tail(options().kind, device().info().order_in_write)) access = access | Access::RemoteAtomic;
   auto memory = RegisteredRing::create(domain(), capacity_, options().kind.ring, kRingLines, access);
   if (!memory) return memory.error();
   auto peer = std::make_unique<Peer>(*this, id);

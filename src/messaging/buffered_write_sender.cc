@@ -64,6 +64,7 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
   if (settled().max_message_bytes > geometry.max_payload_bytes())
     return unsound("that does not hold its longest message");
   remote_ = theirs.memory;
+  atomic_tail_ = has_atomic_tail(settled().kind, settled().order_in_write);
   zeros_ = geometry.memory_bytes();
   auto image = domain().allocate_memory(static_cast<std::size_t>(zeros_ + kRingLines), Access::LocalWrite);
   if (!image) return image.error();
@@ -92,9 +93,27 @@ void BufferedWriteSender::begin_batch() {
   batch_->last.reset();
 }
 
+bool BufferedWriteSender::is_tail(const ring::RemoteWrite& write) {
+  return write.target == ring::RemoteWrite::Target::Tail;
+}
+
 std::uint64_t BufferedWriteSender::place_of(const ring::RemoteWrite& write) const {
-  const bool is_tail = write.target == ring::RemoteWrite::Target::Tail;
-  return remote_.address + (is_tail ? zeros_ + kTailLine : write.offset);
+  return remote_.address + (is_tail(write) ? zeros_ + kTailLine : write.offset);
+}
+
+void BufferedWriteSender::add_tail(const ring::RemoteWrite& write) {
+  if (!atomic_tail_) return add_word(write);
+  close_last();
+  SendRequest& request = batch_->requests[batch_->size];
+  batch_->pieces[batch_->size][0] = image_.local(zeros_ + kAnswer, ring::kWordBytes);
+  request = SendRequest{};
+  request.opcode = SendOpcode::FetchAndAdd;
+  request.local = {batch_->pieces[batch_->size].data(), 1};
+  request.remote_address = place_of(write);
+  request.rkey = remote_.rkey;
+  request.swap_or_add = write.word - tail_;
+  tail_ = write.word;
+  ++batch_->size;
 }
 
 void BufferedWriteSender::add_word(const ring::RemoteWrite& write) {
@@ -195,7 +214,7 @@ SendResult BufferedWriteSender::put_one(const Outgoing& message) {
   }
   begin_batch();
   for (const ring::RemoteWrite& write : left) add(write, message, *place);
-  if (tail) add_word(*tail);
+  if (tail) add_tail(*tail);
   if (!flush(sent() + 1, kNoSlot)) return {SendStatus::Closed, 0, 0};
   return {SendStatus::Ok, 1, 0};
 }
@@ -205,7 +224,7 @@ bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
   if (batch_->last && batch_->size == 0 && write_through(*batch_->last)) batch_->last.reset();
   close_last();
   const auto tail = writer_->publish();
-  if (tail && !(batch_->size == 0 && write_through(*tail))) add_word(*tail);
+  if (tail && !(batch_->size == 0 && write_through(*tail))) add_tail(*tail);
   const auto count = static_cast<std::uint32_t>(batch_->size);
   if (count == 0) {
     buffers_.give_back(slot);
@@ -223,7 +242,7 @@ bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
 // False: it needs a request, and so does what follows. The zeros are where the next frame will end: what was posted
 // does not read them, and of what is to be posted nothing may stand there yet.
 bool BufferedWriteSender::write_through(const ring::RemoteWrite& write) {
-  if (write.immediate) return false;
+  if (write.immediate || (is_tail(write) && atomic_tail_)) return false;
   ShortWrite now;
   now.remote_address = place_of(write);
   now.rkey = remote_.rkey;

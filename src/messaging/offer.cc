@@ -107,4 +107,8 @@ Kind without_order_in_write(const Kind& kind) {
   return other;
 }
 
+bool has_atomic_tail(const Kind& kind, bool order_in_write) {
+  return kind.protocol == Protocol::BufferedWrite && kind.commit == Commit::Offset && !order_in_write;
+}
+
 }  // namespace verbena::messaging

@@ -50,9 +50,11 @@ std::string ReceiverEnd::explain() const {
   const std::string kind = to_string(options_.kind), wanted = to_string(wanted_);
   const DeviceInfo& info = device().info();
   const std::string order = "the order inside a WRITE that " + wanted + " needs";
-  if (kind != wanted) return kind + " instead of " + wanted + ": device " + info.name + " does not promise " + order;
+  const char* const tail = has_atomic_tail(options_.kind, info.order_in_write) ? kAtomicTail : "";
+  if (kind != wanted)
+    return kind + " instead of " + wanted + ": device " + info.name + " does not promise " + order + tail;
   if (traits_of(wanted_).order_in_write) return kind + ": device " + info.name + " promises " + order;
-  return kind + ": as asked for; it needs no order inside a WRITE";
+  return kind + ": as asked for; it needs no order inside a WRITE" + tail;
 }
 
 std::size_t ReceiverEnd::live_peers() const {

@@ -137,8 +137,9 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
 
 std::string SenderEnd::explain() const {
   const std::string asked = to_string(options_.kind), settled = to_string(settled_.kind);
-  if (asked == settled) return settled + ": as asked for";
-  std::string text = settled + ": what the receiver chose, instead of " + asked;
+  const char* const tail = has_atomic_tail(settled_.kind, settled_.order_in_write) ? kAtomicTail : "";
+  if (asked == settled) return settled + ": as asked for" + tail;
+  std::string text = settled + ": what the receiver chose, instead of " + asked + tail;
   if (traits_of(options_.kind).order_in_write && !settled_.order_in_write)
     text += "; its device does not promise the order inside a WRITE that " + asked + " needs";
   return text;

@@ -7,9 +7,9 @@
 // domain is to verbs (ibv_alloc_td): whoever made them has one thread at a time use them, their control calls included.
 // No method calls user code.
 // Errors: Error::native() is the errno that verbs would return, domain Errno.
-// Order: requests of a queue pair are done in the order they were posted, so that of two WRITEs no byte of the second
-// is to be seen before all of the first (verbs without IBV_ACCESS_RELAXED_ORDERING), and 8 bytes at a multiple of eight
-// change at once. Inside a WRITE, order is promised where DeviceInfo::order_in_write says so, and nowhere else.
+// Order: requests of a queue pair are done in the order they were posted. What completes at the peer, and what an
+// atomic changes there, is to be seen behind all bytes of the WRITEs before it. 8 bytes at a multiple of 8 change at
+// once. Of WRITEs alone, inside one and among several, order is promised where DeviceInfo::order_in_write says so.
 #pragma once
 
 #include <cstdint>

@@ -182,10 +182,13 @@ TEST_P(InNeedOfOrder, both_ends_say_what_was_taken_and_why) {
   {
     Ends ends = ends_on(kStandard, kStandard, GetParam());
     const Sender sender = ends.connect();
+    const bool is_atomic = messaging::has_atomic_tail(ends.receiver->kind(), false);
+    const std::string tail = is_atomic ? messaging::kAtomicTail : "";
+    EXPECT_EQ(is_atomic, GetParam().kind.acknowledge == Acknowledge::Read);
     EXPECT_EQ(ends.receiver->explain(), other + " instead of " + asked + ": device " + ends.server.info().name + " " +
-                                            kNoPromise + " that " + asked + " needs");
+                                            kNoPromise + " that " + asked + " needs" + tail);
     EXPECT_THAT(sender.explain(),
-                AllOf(HasSubstr(other + ": "), HasSubstr("instead of " + asked), HasSubstr(kNoPromise)));
+                AllOf(HasSubstr(other + ": "), HasSubstr("instead of " + asked + tail), HasSubstr(kNoPromise)));
   }
   Ends ends = ends_on(kStandard, kKeeper, GetParam());
   const Sender sender = ends.connect();

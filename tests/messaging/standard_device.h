@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device that promises no more than the standard, around one that promises more: it takes WRITEs apart and has the
-// pieces arrive one after the other, shuffled, the last bytes first, while the program goes on. WRITEs follow one
-// another, words of 8 bytes change at once, and a completion or an immediate comes behind all of its bytes.
+// pieces of all that were posted one after the other arrive shuffled, while the program goes on. Words of 8 bytes
+// change at once, and a completion, an immediate, a SEND, a READ or an atomic comes behind all bytes before it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -188,11 +188,10 @@ class StandardContext final : public provider::Context {
     PostResult post_send(std::span<const SendRequest> requests) override {
       PostResult result{PostStatus::Ok, 0};
       for (const SendRequest& request : requests) {
-        const bool tears = !context_.keeps_ && inner_.state() == QueuePairState::Rts && is_long(request);
-        if (tears) {
+        if (!context_.keeps_ && inner_.state() == QueuePairState::Rts && is_write(request)) {
           tear(request);
         } else if (!held_.empty()) {
-          hold(request, 0, length_of(request));
+          hold_in_turn(request);
         } else if (const PostResult one = inner_.post_send({&request, 1}); !one) {
           result.status = one.status;
           return result;
@@ -217,6 +216,7 @@ class StandardContext final : public provider::Context {
         EXPECT_TRUE(status == PostStatus::Ok || inner_.state() != QueuePairState::Rts);
         held_.pop_front();
       }
+      run_ = std::min(run_, held_.size());
       return !held_.empty();
     }
 
@@ -236,9 +236,6 @@ class StandardContext final : public provider::Context {
       for (const ScatterGather& piece : request.local) bytes += piece.length;
       return bytes;
     }
-    static bool is_long(const SendRequest& request) {
-      return is_write(request) && !words_between(request.remote_address, length_of(request)).empty();
-    }
     // Offsets at which a WRITE there may be cut.
     static std::vector<std::uint64_t> words_between(std::uint64_t address, std::uint64_t bytes) {
       std::vector<std::uint64_t> cuts;
@@ -248,35 +245,39 @@ class StandardContext final : public provider::Context {
     }
 
     void tear(const SendRequest& request) {
-      ++torn;
       const std::uint64_t bytes = length_of(request);
-      auto& random = context_.random_;
-      std::vector<std::uint64_t> cuts = words_between(request.remote_address, bytes);
-      std::vector<std::uint64_t> edges{0, cuts.back(), bytes};  // the last word, or less, is a piece
-      for (int more = 0; more < 3; ++more) edges.push_back(cuts[random.below(cuts.size())]);
+      const std::vector<std::uint64_t> cuts = words_between(request.remote_address, bytes);
+      std::vector<std::uint64_t> edges{0, bytes};
+      if (!cuts.empty()) {
+        ++torn;
+        edges.push_back(cuts.back());  // the last word, or less, is a piece
+        for (int more = 0; more < 3; ++more) edges.push_back(cuts[context_.random_.below(cuts.size())]);
+      }
       std::sort(edges.begin(), edges.end());
       edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-      std::vector<std::size_t> order;
-      for (std::size_t i = 0; i + 1 < edges.size(); ++i) order.push_back(i);
-      std::swap(order.front(), order.back());
-      for (std::size_t i = order.size() - 1; i > 1; --i) std::swap(order[i], order[1 + random.below(i)]);
-      // An immediate, and the length that the peer is told, go with all of it.
-      const bool whole = request.opcode == SendOpcode::RdmaWriteWithImmediate;
-      for (std::size_t i = 0; i < order.size(); ++i) {
-        SendRequest piece = request;
-        piece.opcode = SendOpcode::RdmaWrite;
-        if (whole || i + 1 != order.size()) {
-          piece.id = kPieceId;
-          piece.flags = has_flag(request.flags, SendFlags::Inline) ? SendFlags::Inline : SendFlags::None;
-        }
-        hold(piece, edges[order[i]], edges[order[i] + 1]);
+      SendRequest piece = request;
+      piece.opcode = SendOpcode::RdmaWrite;
+      piece.id = kPieceId;
+      piece.flags = has_flag(request.flags, SendFlags::Inline) ? SendFlags::Inline : SendFlags::None;
+      for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
+        hold(piece, edges[i], edges[i + 1], context_.random_.below(run_ + 1));
+        ++run_;
       }
-      if (whole) hold(request, 0, bytes);
+      // An immediate goes with all of it, for its length; a completion alone with none of it: nothing is stored twice.
+      if (request.opcode == SendOpcode::RdmaWriteWithImmediate) return hold_in_turn(request);
+      if (!has_flag(request.flags, SendFlags::Signaled)) return;
+      hold(request, 0, 0, 0);
+      ++run_;
     }
 
-    // That part of it goes later.
-    void hold(const SendRequest& request, std::uint64_t begin, std::uint64_t end) {
-      Held& held = held_.emplace_back(Held{request});
+    void hold_in_turn(const SendRequest& request) {
+      hold(request, 0, length_of(request), 0);
+      run_ = 0;
+    }
+
+    // That part of it goes later, before so many of the last.
+    void hold(const SendRequest& request, std::uint64_t begin, std::uint64_t end, std::uint64_t before) {
+      Held& held = *held_.insert(held_.end() - static_cast<std::ptrdiff_t>(before), Held{request});
       if (is_write(request)) held.request.remote_address += begin;
       std::uint64_t at = 0;
       for (const ScatterGather& piece : request.local) {
@@ -300,6 +301,7 @@ class StandardContext final : public provider::Context {
     StandardContext& context_;
     provider::QueuePairOps& inner_;
     std::deque<Held> held_;
+    std::size_t run_ = 0;  // of the last, WRITEs and their completions: another WRITE may come before them
   };
 
   const std::unique_ptr<provider::Context> inner_;

@@ -29,8 +29,8 @@ struct DeviceInfo {
   std::uint32_t max_inline_bytes = 0;
   std::uint32_t max_memory_regions = 0;
   std::uint8_t max_rd_atomic = 0;  // READ and atomics outstanding per queue pair, in each direction
-  // The last bytes that peers WRITE into its memory appear there after all others (doc/memory-model.md). The software
-  // device promises that, by packets and through shared memory; the standard asks it of nobody.
+  // The last bytes of a peer's WRITE into its memory appear there after all others of it and of the WRITEs before it
+  // (doc/memory-model.md). The software device promises that, by packets and by memory; the standard asks it of nobody.
   bool order_in_write = false;
   bool port_active = false;
   bool usable = false;   // open() would succeed as far as can be seen without trying

@@ -27,7 +27,7 @@ enum class Protocol : std::uint8_t {  // numbers as negotiated
 // BufferedWrite: how the receiver learns of a message.
 enum class Commit : std::uint8_t {
   Immediate = 0,  // by a completion: the WRITE carries an immediate
-  Offset = 1,     // a second WRITE moves the ring's tail
+  Offset = 1,     // a second WRITE moves the ring's tail; an atomic, where the receiver's device promises no order
   // The ring grows downward, and the message's last word says that it is whole. Needs order_in_write of the receiver's
   // device; where that is not promised another is taken (Options::exact_kind).
   Reversed = 2,
