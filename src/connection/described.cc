@@ -4,6 +4,7 @@
 
 #include "async/describe.h"
 #include "connection/connection_state.h"
+#include "device/wire_bytes.h"
 
 namespace verbena {
 
@@ -31,6 +32,8 @@ Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
   const std::string what = "connect to " + peer_.host + " by its description: ";
   if (phase_ != ConnectionPhase::Prepared)
     return Error(ErrorCode::WrongState, what + "this connection was used already");
+  const std::string wrong = peer.address.mtu != 0 ? wire_bytes::impossible_field(peer.address) : "MTU is 0";
+  if (!wrong.empty()) return Error(ErrorCode::InvalidArgument, what + "its " + wrong);
   auto own = describe({});
   if (!own) return own.error();
   if (peer.address.gid == own->address.gid && peer.address.qpn == own->address.qpn)

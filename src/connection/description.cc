@@ -8,7 +8,8 @@
 namespace verbena {
 
 namespace {
-constexpr std::size_t kUserDataAt = 32;
+constexpr std::size_t kAddressAt = 4;
+constexpr std::size_t kUserDataAt = kAddressAt + wire_bytes::kAddressBytes;
 constexpr std::size_t kSealBytes = 4;
 constexpr const char* kName = "ConnectionDescription";
 }  // namespace
@@ -26,11 +27,7 @@ std::vector<std::byte> ConnectionDescription::to_bytes() const {
   wire_bytes::store_le16(out.data(), static_cast<std::uint16_t>(out.size()));
   out[2] = std::byte{max_rd_atomic};
   out[3] = std::byte{max_dest_rd_atomic};
-  std::transform(address.gid.bytes.begin(), address.gid.bytes.end(), out.begin() + 4,
-                 [](std::uint8_t b) { return std::byte{b}; });
-  wire_bytes::store_le32(out.data() + 20, address.qpn.value());
-  wire_bytes::store_le32(out.data() + 24, address.psn.value());
-  wire_bytes::store_le32(out.data() + 28, address.mtu);
+  wire_bytes::store_address(out.data() + kAddressAt, address);
   std::copy(user_data_.begin(), user_data_.end(), out.begin() + kUserDataAt);
   wire_bytes::seal(out, 'C');
   return out;
@@ -51,11 +48,10 @@ Result<ConnectionDescription> ConnectionDescription::from_bytes(std::span<const 
   ConnectionDescription out;
   out.max_rd_atomic = std::to_integer<std::uint8_t>(bytes[2]);
   out.max_dest_rd_atomic = std::to_integer<std::uint8_t>(bytes[3]);
-  std::transform(bytes.begin() + 4, bytes.begin() + 20, out.address.gid.bytes.begin(),
-                 [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
-  out.address.qpn = Qpn{wire_bytes::load_le32(bytes.data() + 20)};
-  out.address.psn = Psn{wire_bytes::load_le32(bytes.data() + 24)};
-  out.address.mtu = wire_bytes::load_le32(bytes.data() + 28);
+  const auto address = wire_bytes::load_address(bytes.data() + kAddressAt, kName);
+  if (!address) return address.error();
+  if (address->mtu == 0) return Error(ErrorCode::CorruptData, what + "its MTU is 0");
+  out.address = *address;
   const auto user = bytes.subspan(kUserDataAt, size - kMinWireBytes);
   out.user_data_.assign(user.begin(), user.end());
   return out;

@@ -12,24 +12,14 @@ namespace verbena {
 
 std::array<std::byte, QueuePairAddress::kWireBytes> QueuePairAddress::to_bytes() const {
   std::array<std::byte, kWireBytes> out{};
-  std::transform(gid.bytes.begin(), gid.bytes.end(), out.begin(),
-                 [](std::uint8_t b) { return std::byte{b}; });
-  wire_bytes::store_le32(out.data() + 16, qpn.value());
-  wire_bytes::store_le32(out.data() + 20, psn.value());
-  wire_bytes::store_le32(out.data() + 24, mtu);
+  wire_bytes::store_address(out.data(), *this);
   wire_bytes::seal(out, 'Q');
   return out;
 }
 
 Result<QueuePairAddress> QueuePairAddress::from_bytes(std::span<const std::byte> bytes) {
   if (auto ok = wire_bytes::check_seal(bytes, kWireBytes, 'Q', "QueuePairAddress"); !ok) return ok.error();
-  QueuePairAddress out;
-  std::transform(bytes.begin(), bytes.begin() + 16, out.gid.bytes.begin(),
-                 [](std::byte b) { return std::to_integer<std::uint8_t>(b); });
-  out.qpn = Qpn{wire_bytes::load_le32(bytes.data() + 16)};
-  out.psn = Psn{wire_bytes::load_le32(bytes.data() + 20)};
-  out.mtu = wire_bytes::load_le32(bytes.data() + 24);
-  return out;
+  return wire_bytes::load_address(bytes.data(), "QueuePairAddress");
 }
 
 QueuePair::QueuePair(QueuePair&& other) noexcept { *this = std::move(other); }

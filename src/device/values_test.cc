@@ -2,6 +2,7 @@
 // The values that programs exchange, byte for byte.
 #include <gtest/gtest.h>
 
+#include "device/wire_bytes.h"
 #include "verbena/device/queue_pair.h"
 #include "verbena/device/remote_memory.h"
 
@@ -50,6 +51,35 @@ TEST(QueuePairAddressBytes, come_back_whole_and_are_no_remote_memory) {
   const auto bytes = address.to_bytes();
   EXPECT_EQ(*QueuePairAddress::from_bytes(bytes), address);
   EXPECT_FALSE(RemoteMemory::from_bytes(bytes));
+}
+
+TEST(QueuePairAddressBytes, are_refused_when_a_number_is_none_of_a_queue_pair) {
+  const QueuePairAddress good{Gid::from_ipv4(127, 0, 0, 1), Qpn{0x123456}, Psn{0xabcdef}, 4096};
+  const auto expect_refused = [](std::array<std::byte, QueuePairAddress::kWireBytes> bytes, const char* field) {
+    wire_bytes::seal(bytes, 'Q');
+    const auto address = QueuePairAddress::from_bytes(bytes);
+    ASSERT_FALSE(address) << field;
+    EXPECT_EQ(address.error().code(), ErrorCode::CorruptData);
+    EXPECT_NE(address.error().to_string().find(field), std::string::npos) << address.error().to_string();
+  };
+  auto bytes = good.to_bytes();
+  bytes[19] = std::byte{1};
+  expect_refused(bytes, "queue pair number 17970262 has more than 24 bits");
+  bytes = good.to_bytes();
+  bytes[23] = std::byte{1};
+  expect_refused(bytes, "first PSN 28036591 has more than 24 bits");
+  QueuePairAddress bad = good;
+  bad.qpn = kGsiQpn;
+  expect_refused(bad.to_bytes(), "queue pair number 1 ");
+  bad = good;
+  bad.mtu = 4097;
+  expect_refused(bad.to_bytes(), "MTU 4097");
+  bad = good;
+  bad.gid = {};
+  expect_refused(bad.to_bytes(), "GID");
+  bad = good;
+  bad.mtu = 0;  // not told
+  EXPECT_EQ(*QueuePairAddress::from_bytes(bad.to_bytes()), bad);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "verbena/device/queue_pair.h"
+
 namespace verbena::wire_bytes {
 
 static_assert(std::endian::native == std::endian::little);
@@ -61,6 +63,35 @@ Result<void> check_seal(std::span<const std::byte> bytes, std::size_t size, char
                  what + "version " + std::to_string(std::to_integer<int>(end[1])) + ", this side knows 1");
   if (load_le16(end + 2) != crc16(bytes.first(size - 2)))
     return Error(ErrorCode::CorruptData, what + "damaged");
+  return {};
+}
+
+void store_address(std::byte* p, const QueuePairAddress& address) {
+  std::memcpy(p, address.gid.bytes.data(), address.gid.bytes.size());
+  store_le32(p + 16, address.qpn.value());
+  store_le32(p + 20, address.psn.value());
+  store_le32(p + 24, address.mtu);
+}
+
+Result<QueuePairAddress> load_address(const std::byte* p, const char* name) {
+  const std::uint32_t qpn = load_le32(p + 16), psn = load_le32(p + 20);
+  QueuePairAddress out{{}, Qpn{qpn}, Psn{psn}, load_le32(p + 24)};
+  std::memcpy(out.gid.bytes.data(), p, out.gid.bytes.size());
+  std::string wrong = impossible_field(out);
+  if (qpn > Qpn::kMask) wrong = "queue pair number " + std::to_string(qpn) + " has more than 24 bits";
+  if (psn > Psn::kMask) wrong = "first PSN " + std::to_string(psn) + " has more than 24 bits";
+  if (!wrong.empty()) return Error(ErrorCode::CorruptData, std::string(name) + " from bytes: its " + wrong);
+  return out;
+}
+
+std::string impossible_field(const QueuePairAddress& address) {
+  constexpr std::uint32_t kSmallestMtu = 256, kLargestMtu = 4096;
+  const auto& [gid, qpn, psn, mtu] = address;
+  if (gid.is_zero() || gid == Gid::from_ipv4(0, 0, 0, 0)) return "GID is zero";
+  if (qpn <= kGsiQpn || qpn == kMulticastQpn)
+    return "queue pair number " + std::to_string(qpn.value()) + " is none that is connected to";
+  if (mtu != 0 && (!std::has_single_bit(mtu) || mtu < kSmallestMtu || mtu > kLargestMtu))
+    return "MTU " + std::to_string(mtu) + " is not 256, 512, 1024, 2048 or 4096";
   return {};
 }
 

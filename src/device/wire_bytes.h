@@ -12,6 +12,10 @@
 
 #include "verbena/base/result.h"
 
+namespace verbena {
+struct QueuePairAddress;
+}
+
 namespace verbena::wire_bytes {
 
 void store_le16(std::byte* p, std::uint16_t value);
@@ -25,7 +29,15 @@ void seal(std::span<std::byte> bytes, char kind);
 // The first `size` of `bytes` are a sealed value of that kind. `name` is for the error.
 Result<void> check_seal(std::span<const std::byte> bytes, std::size_t size, char kind, const char* name);
 
-// The same as text: two digits a byte. White space round the text is let pass.
+// An address as all who carry one have it: GID, queue pair number, first PSN, MTU.
+inline constexpr std::size_t kAddressBytes = 28;
+void store_address(std::byte* p, const QueuePairAddress& address);
+// An MTU of 0, which is not told, passes. Errors: CorruptData (a field has a value that no queue pair has).
+Result<QueuePairAddress> load_address(const std::byte* p, const char* name);
+// The field that no queue pair to be connected to can have, and its value; empty when all are fine. An MTU of 0 passes.
+std::string impossible_field(const QueuePairAddress& address);
+
+// Sealed bytes as text: two digits a byte. White space round the text is let pass.
 std::string to_hex(std::span<const std::byte> bytes);
 Result<std::vector<std::byte>> from_hex(std::string_view text, const char* name);
 

@@ -160,6 +160,34 @@ TEST(Description, is_refused_where_it_does_not_fit) {
   expect_error(near.describe(), ErrorCode::WrongState, "closed");
 }
 
+// One that was put together by hand: nothing was sealed that could not be.
+TEST(Description, is_refused_with_a_number_that_no_queue_pair_has) {
+  TwoDevices t;
+  Connection near = t.prepare(t.a), far = t.prepare(t.b);
+  const ConnectionDescription good = must(far.describe());
+  const auto expect_refused = [&](const ConnectionDescription& bad, const char* field) {
+    expect_error(ConnectionDescription::from_bytes(bad.to_bytes()), ErrorCode::CorruptData, field);
+    expect_error(near.connect_to(bad), ErrorCode::InvalidArgument, field);
+    expect_error(Connection::from_description(t.engine, bad, t.on(t.a)), ErrorCode::InvalidArgument, field);
+  };
+  for (const std::uint32_t qpn : {0u, 1u, 0xffffffu}) {
+    ConnectionDescription bad = good;
+    bad.address.qpn = Qpn{qpn};
+    expect_refused(bad, "queue pair number");
+  }
+  for (const std::uint32_t mtu : {0u, 1u, 128u, 1000u, 4095u, 8192u, 0xffffffffu}) {
+    ConnectionDescription bad = good;
+    bad.address.mtu = mtu;
+    expect_refused(bad, "MTU");
+  }
+  for (const Gid& gid : {Gid{}, Gid::from_ipv4(0, 0, 0, 0)}) {
+    ConnectionDescription bad = good;
+    bad.address.gid = gid;
+    expect_refused(bad, "GID");
+  }
+  must(near.connect_to(good));  // nothing has changed
+}
+
 TEST(Description, a_memory_of_the_peer_travels_as_text) {
   const RemoteMemory memory{0x7f0012345678, 4096, RKey{0xdecafbad}};
   EXPECT_EQ(must(RemoteMemory::parse(memory.to_string())), memory);

@@ -100,7 +100,7 @@ class Connection {
   // InvalidArgument (over ConnectionDescription::kMaxUserData bytes).
   Result<ConnectionDescription> describe(std::span<const std::byte> user_data = {});
   // private_data() is the peer's user data then. Errors: WrongState (used already), Unreachable, InvalidArgument (our
-  // own description; values the device does not take).
+  // own description; values no queue pair has, or the device does not take).
   Result<void> connect_to(const ConnectionDescription& peer);
   // Prepared and connected; the peer still wants describe() of it.
   static Result<Connection> from_description(ProgressEngine& engine, const ConnectionDescription& peer,

@@ -34,7 +34,7 @@ struct ConnectionDescription {
 
   std::vector<std::byte> to_bytes() const;
   // What follows the description is ignored. Errors: InvalidArgument (truncated), CorruptData (no description, of
-  // another version, or damaged).
+  // another version, damaged, or with a number that no queue pair has: the text names the field).
   static Result<ConnectionDescription> from_bytes(std::span<const std::byte> bytes);
   // The bytes as hexadecimal digits: one line of a text file.
   std::string to_string() const;

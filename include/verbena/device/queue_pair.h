@@ -31,10 +31,10 @@ struct QueuePairAddress {
   Gid gid{};
   Qpn qpn{};
   Psn psn{};              // of the first packet this side sends
-  std::uint32_t mtu = 0;  // largest path MTU this side can do, bytes
+  std::uint32_t mtu = 0;  // largest path MTU this side can do, bytes; 0: not told
 
   std::array<std::byte, kWireBytes> to_bytes() const;
-  // Errors as RemoteMemory::from_bytes().
+  // Errors as RemoteMemory::from_bytes(); CorruptData too where a field has a value that no queue pair has.
   static Result<QueuePairAddress> from_bytes(std::span<const std::byte> bytes);
 
   bool operator==(const QueuePairAddress&) const = default;
