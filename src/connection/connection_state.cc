@@ -39,6 +39,14 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (options.flow_label > 0xfffff)
     return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
                                                  std::to_string(options.flow_label) + ", at most 1048575");
+  const ReliabilityOptions& asked = options.reliability;
+  const std::uint8_t most = device->info().max_rd_atomic;
+  if (std::max(asked.max_rd_atomic, asked.max_dest_rd_atomic) > most)
+    return Error(ErrorCode::InvalidArgument,
+                 "prepare a connection: " +
+                     (asked.max_rd_atomic > most ? "max_rd_atomic " + std::to_string(asked.max_rd_atomic)
+                                                 : "max_dest_rd_atomic " + std::to_string(asked.max_dest_rd_atomic)) +
+                     ", at most " + std::to_string(most) + " (DeviceInfo::max_rd_atomic)");
   std::shared_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
   ChannelOptions channel_options;
   channel_options.queues = options.queues;

@@ -120,6 +120,23 @@ TEST(Mistakes, options_are_out_of_range) {
   expect_error(ProgressEngine::create(third, {.spin = negative}), ErrorCode::InvalidArgument, "spin");
 }
 
+// More than the device has would be cut down without a word, and who counts on it would wait.
+TEST(Mistakes, more_reads_at_once_are_asked_for_than_the_device_has) {
+  Pair pair;
+  const std::uint8_t most = pair.client.info().max_rd_atomic;
+  const auto more = static_cast<std::uint8_t>(most + 1);
+  const std::string limit = "at most " + std::to_string(most);
+  for (const std::uint8_t asked : {more, std::uint8_t{255}}) {
+    const std::string value = std::to_string(asked);
+    expect_error(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = asked}}),
+                 ErrorCode::InvalidArgument, "max_rd_atomic", value.c_str(), limit.c_str());
+    expect_error(Connection::prepare(pair.engine, {.reliability = {.max_dest_rd_atomic = asked}}),
+                 ErrorCode::InvalidArgument, "max_dest_rd_atomic", value.c_str(), limit.c_str());
+  }
+  must(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = most, .max_dest_rd_atomic = most}}));
+  must(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = 0, .max_dest_rd_atomic = 0}}));
+}
+
 TEST(MistakesDeathTest, what_no_error_can_be_returned_for_ends_the_program_and_says_what_it_did) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(

@@ -48,6 +48,7 @@ struct ReliabilityOptions {
   std::uint8_t min_rnr_timer =
       12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms)
   std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
+  // At most DeviceInfo::max_rd_atomic each. A connection takes the smaller of what its two ends say.
   std::uint8_t max_dest_rd_atomic = 16;  // READ and atomics of the peer we serve at once
   Access access = Access::All;  // what the peer may do through this queue pair, within its regions' rights
 };
