@@ -151,5 +151,43 @@ TEST(MistakesDeathTest, what_no_error_can_be_returned_for_ends_the_program_and_s
       "the program starts an Operation that is in flight");
 }
 
+Task<void> nothing() { co_return; }
+Task<int> one() { co_return 1; }
+Task<void> await_twice(ProgressEngine& engine, bool at_once) {
+  Task<void> inner = [](ProgressEngine& e) -> Task<void> { co_await e.sleep(Duration::milliseconds(1)); }(engine);
+  const auto await = [](Task<void>& task) -> Task<void> { co_await task; };
+  if (at_once) {
+    co_await when_all(await(inner), await(inner));
+  } else {
+    co_await inner;
+    co_await inner;
+  }
+}
+Task<void> await_it(Task<void>& task) { co_await task; }
+
+// A task that does not exist, or was run already, has nobody to tell.
+TEST(MistakesDeathTest, tasks_that_are_none_end_the_program_and_it_says_why) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Task<void> moved = nothing();
+  engine.run(std::move(moved));
+  Task<void> never;
+  constexpr const char* kEmpty = "the program runs or awaits a Task that is empty: never made, or moved from";
+  EXPECT_DEATH(engine.run(Task<int>{}), kEmpty);
+  EXPECT_DEATH(engine.run(std::move(moved)), kEmpty);
+  EXPECT_DEATH(engine.run(await_it(never)), kEmpty);
+  EXPECT_DEATH(engine.spawn(Task<void>{}), kEmpty);  // at once: later nobody knows who did it
+  EXPECT_DEATH(engine.run(when_all(one(), Task<int>{})), kEmpty);
+  EXPECT_DEATH(engine.run(when_any(one(), Task<int>{})), kEmpty);
+  std::vector<Task<int>> some(2);
+  EXPECT_DEATH(engine.run(when_all(std::move(some))), kEmpty);
+  constexpr const char* kTwice = "the program awaits a Task a second time";
+  EXPECT_DEATH(engine.run(await_twice(engine, false)), kTwice);
+  EXPECT_DEATH(engine.run(await_twice(engine, true)), kTwice);
+  EXPECT_DEATH(engine.run(when_any(std::vector<Task<int>>{})), "the program awaits when_any.. of no tasks");
+  EXPECT_EQ(engine.run(when_all(std::vector<Task<int>>{})).size(), 0u);
+}
+
 }  // namespace
 }  // namespace verbena

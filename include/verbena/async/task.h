@@ -18,6 +18,7 @@ namespace verbena {
 
 namespace detail {
 
+// What no error can be returned for: ends the program, and says what it did.
 [[noreturn]] void abort_on_bad_task_use(const char* what);
 
 // Resumes when so many tasks are finished.
@@ -64,7 +65,7 @@ class TaskPromiseBase {
   std::uint32_t depth() const { return depth_; }
   // Runs the task until it first suspends. It arrives at `join` when it is finished.
   void start(EngineState& engine, std::uint32_t depth, Join& join, std::coroutine_handle<> self) {
-    if (join_ != nullptr) abort_on_bad_task_use("a task was started twice");
+    if (join_ != nullptr) abort_on_bad_task_use("awaits a Task a second time");
     engine_ = &engine;
     depth_ = depth;
     join_ = &join;
@@ -112,8 +113,8 @@ struct Child {
 // resumes inside ProgressEngine::run_once(), never inside a post or a destructor. Arguments belong to the coroutine:
 // pass by value what may go before it does; a lambda's captures are not arguments.
 // An exception that leaves it goes to its awaiter. Destroying a task that is suspended destroys what stands in its
-// frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says.
-// Awaited once, by another Task. Lifetime: the engine outlives it. Threads: the engine's.
+// frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says. Awaited once,
+// by another Task: again, or empty, ends the program. Lifetime: the engine outlives it. Threads: the engine's.
 template <class T = void>
 class [[nodiscard]] Task {
  public:
@@ -140,7 +141,7 @@ class [[nodiscard]] Task {
 
   // For the library: what co_await does, in parts.
   detail::Child child() const {
-    if (!handle_) detail::abort_on_bad_task_use("a task was awaited that is empty or moved from");
+    if (!handle_) detail::abort_on_bad_task_use("runs or awaits a Task that is empty: never made, or moved from");
     return {handle_, &handle_.promise()};
   }
   T take() { return handle_.promise().take(); }

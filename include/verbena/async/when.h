@@ -123,10 +123,10 @@ struct FirstOf {
   T value;
 };
 
-// `tasks` is not empty.
+// `tasks` is not empty: of none it ends the program.
 template <class T>
 Task<FirstOf<detail::ValueOf<T>>> when_any(std::vector<Task<T>> tasks) {
-  if (tasks.empty()) detail::abort_on_bad_task_use("when_any() of no tasks would never return");
+  if (tasks.empty()) detail::abort_on_bad_task_use("awaits when_any() of no tasks: the first of none never comes");
   std::vector<Task<T>> all = std::move(tasks);  // arguments would live as long as what is returned
   std::vector<detail::Child> children;
   children.reserve(all.size());
