@@ -94,9 +94,12 @@ Task<Result<Connection>> Connection::async_connect(ProgressEngine& engine, std::
 }
 Task<Result<void>> Connection::async_connect_to(std::string_view address,
                                                 std::span<const std::byte> private_data) {
-  return state_->connect_to(state_, std::string(address), {private_data.begin(), private_data.end()});
+  return state_->connect_to(state_.pointer(), std::string(address),
+                            {private_data.begin(), private_data.end()});
 }
-Task<Result<void>> Connection::async_established(Duration timeout) { return state_->established(state_, timeout); }
+Task<Result<void>> Connection::async_established(Duration timeout) {
+  return state_->established(state_.pointer(), timeout);
+}
 
 // ---- Operations.
 
@@ -216,7 +219,7 @@ void Connection::on_completion(std::function<void(const Completion&)> handler) {
 // ---- Ending, and what it is.
 
 Result<void> Connection::close(Duration timeout) { return state_->engine().run(async_close(timeout)); }
-Task<Result<void>> Connection::async_close(Duration timeout) { return state_->close(state_, timeout); }
+Task<Result<void>> Connection::async_close(Duration timeout) { return state_->close(state_.pointer(), timeout); }
 ConnectionPhase Connection::phase() const { return state_->phase(); }
 Result<void> Connection::status() const { return state_->status(); }
 void Connection::on_closed(std::function<void()> handler) { state_->on_closed = std::move(handler); }

@@ -219,10 +219,10 @@ Task<Result<Connection>> ListenerState::accept(Self self, ConnectionOptions opti
 }
 
 Task<Result<ConnectionRequest>> Listener::async_request(Duration timeout) {
-  return state_->request(state_, timeout);
+  return state_->request(state_.pointer(), timeout);
 }
 Task<Result<Connection>> Listener::async_accept(const ConnectionOptions& options, Duration timeout) {
-  return state_->accept(state_, options, timeout);
+  return state_->accept(state_.pointer(), options, timeout);
 }
 Result<ConnectionRequest> Listener::wait_request(Duration timeout) {
   return state_->engine().run(async_request(timeout));

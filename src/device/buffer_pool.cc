@@ -218,12 +218,12 @@ Result<BufferPool> BufferPool::create(ProtectionDomain& domain, BufferPoolOption
   return BufferPool{new BufferPoolCore(domain, options)};
 }
 
-BufferPool::BufferPool(BufferPool&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+BufferPool::BufferPool(BufferPool&& other) noexcept : core_(std::move(other.core_)) {}
 
 BufferPool& BufferPool::operator=(BufferPool&& other) noexcept {
   if (this == &other) return *this;
   if (core_ != nullptr) core_->drop();
-  core_ = std::exchange(other.core_, nullptr);
+  core_ = std::move(other.core_);
   return *this;
 }
 

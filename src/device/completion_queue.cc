@@ -11,13 +11,13 @@ CompletionQueue::CompletionQueue(provider::Context& context, std::uint32_t id)
     : context_(&context), ops_(context.cq(provider::CqId{id})), id_(id) {}
 
 CompletionQueue::CompletionQueue(CompletionQueue&& other) noexcept
-    : context_(std::exchange(other.context_, nullptr)), ops_(other.ops_), id_(other.id_) {}
+    : context_(std::move(other.context_)), ops_(std::move(other.ops_)), id_(other.id_) {}
 
 CompletionQueue& CompletionQueue::operator=(CompletionQueue&& other) noexcept {
   if (this == &other) return *this;
   release();
-  context_ = std::exchange(other.context_, nullptr);
-  ops_ = other.ops_;
+  context_ = std::move(other.context_);
+  ops_ = std::move(other.ops_);
   id_ = other.id_;
   return *this;
 }

@@ -71,12 +71,12 @@ Result<RemoteMemory> MemoryRegion::remote(std::uint64_t offset, std::uint64_t by
 }
 
 ProtectionDomain::ProtectionDomain(ProtectionDomain&& other) noexcept
-    : context_(std::exchange(other.context_, nullptr)), id_(std::exchange(other.id_, 0)) {}
+    : context_(std::move(other.context_)), id_(std::exchange(other.id_, 0)) {}
 
 ProtectionDomain& ProtectionDomain::operator=(ProtectionDomain&& other) noexcept {
   if (this == &other) return *this;
   release();
-  context_ = std::exchange(other.context_, nullptr);
+  context_ = std::move(other.context_);
   id_ = std::exchange(other.id_, 0);
   return *this;
 }
@@ -101,7 +101,7 @@ Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memo
       context_->register_memory(provider::PdId{id_}, memory.data(), memory.size(), address, access, file);
   if (!info) return info.error();
   MemoryRegion region;
-  region.context_ = context_;
+  region.context_ = context_.pointer();
   region.data_ = memory.data();
   region.length_ = memory.size();
   region.lkey_ = info->lkey;

@@ -27,8 +27,8 @@ QueuePair::QueuePair(QueuePair&& other) noexcept { *this = std::move(other); }
 QueuePair& QueuePair::operator=(QueuePair&& other) noexcept {
   if (this == &other) return *this;
   release();
-  context_ = std::exchange(other.context_, nullptr);
-  ops_ = other.ops_;
+  context_ = std::move(other.context_);
+  ops_ = std::move(other.ops_);
   qpn_ = other.qpn_;
   type_ = other.type_;
   capabilities_ = other.capabilities_;

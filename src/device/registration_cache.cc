@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
+
 namespace verbena {
 
 namespace {
@@ -165,6 +167,10 @@ void RegistrationCacheCore::close() {
   dropped.assign(unused_.begin(), unused_.end());
   for (const Region& region : dropped) drop(region);
 }
+namespace {
+constexpr const char* kEmpty = "uses a Registration that is empty: released, or moved from";
+}
+
 
 RegistrationCache::Statistics RegistrationCacheCore::statistics() const {
   const std::lock_guard guard(mutex_);
@@ -175,6 +181,7 @@ RegistrationCache::Statistics RegistrationCacheCore::statistics() const {
 
 Registration& Registration::operator=(Registration&& other) noexcept {
   if (this == &other) return *this;
+  VERBENA_REQUIRE(region_ != nullptr, kEmpty);
   release();
   core_ = std::move(other.core_);
   region_ = std::move(other.region_);
@@ -187,7 +194,10 @@ ScatterGather Registration::local() const {
   return {begin_of(bytes_), length, region_->region.lkey()};
 }
 
-RemoteMemory Registration::remote() const { return {begin_of(bytes_), bytes_.size(), region_->region.rkey()}; }
+RemoteMemory Registration::remote() const {
+  VERBENA_REQUIRE(region_ != nullptr, kEmpty);
+  return {begin_of(bytes_), bytes_.size(), region_->region.rkey()};
+}
 
 void Registration::release() {
   if (region_ == nullptr) return;

@@ -11,13 +11,13 @@ SharedReceiveQueue::SharedReceiveQueue(provider::Context& context, std::uint32_t
     : context_(&context), ops_(context.srq(provider::SrqId{id})), id_(id) {}
 
 SharedReceiveQueue::SharedReceiveQueue(SharedReceiveQueue&& other) noexcept
-    : context_(std::exchange(other.context_, nullptr)), ops_(other.ops_), id_(other.id_) {}
+    : context_(std::move(other.context_)), ops_(std::move(other.ops_)), id_(other.id_) {}
 
 SharedReceiveQueue& SharedReceiveQueue::operator=(SharedReceiveQueue&& other) noexcept {
   if (this == &other) return *this;
   release();
-  context_ = std::exchange(other.context_, nullptr);
-  ops_ = other.ops_;
+  context_ = std::move(other.context_);
+  ops_ = std::move(other.ops_);
   id_ = other.id_;
   return *this;
 }

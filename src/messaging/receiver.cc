@@ -51,10 +51,10 @@ Result<Receiver> Receiver::create(ProgressEngine& engine, const Options& options
 
 Result<PeerId> Receiver::accept(ConnectionRequest request) { return end_->accept(std::move(request)); }
 Result<PeerId> Receiver::connect(std::string_view address) {
-  return end_->engine().run(end_->connect(end_, std::string(address)));
+  return end_->engine().run(end_->connect(end_.pointer(), std::string(address)));
 }
 Task<Result<PeerId>> Receiver::async_connect(std::string_view address) {
-  return end_->connect(end_, std::string(address));
+  return end_->connect(end_.pointer(), std::string(address));
 }
 bool Receiver::disconnect(PeerId peer) { return end_->disconnect(peer); }
 std::size_t Receiver::peers() const { return end_->live_peers(); }
@@ -69,7 +69,7 @@ std::optional<Message> Receiver::try_receive() {
 }
 std::size_t Receiver::try_receive(std::span<Message> out) { return end_->receive(out); }
 Result<Message> Receiver::receive(Duration timeout) {
-  const auto end = end_;  // what it waits for may destroy this
+  const auto end = end_.pointer();  // what it waits for may destroy this
   return end->receive_blocking(timeout);
 }
 Receiving Receiver::async_receive(Duration timeout) { return {*end_, end_->engine().now() + timeout}; }

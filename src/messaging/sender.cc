@@ -119,11 +119,11 @@ SendResult Sender::try_commit(Reservation& reservation, std::uint32_t bytes) {
 }
 
 Result<MessageId> Sender::send(std::span<const std::byte> message, Duration timeout) {
-  const auto end = end_;  // what it waits for may destroy this
+  const auto end = end_.pointer();  // what it waits for may destroy this
   return end->send_blocking(Outgoing::copy(message), timeout);
 }
 Result<MessageId> Sender::lend(const LentMemory& message, Duration timeout) {
-  const auto end = end_;
+  const auto end = end_.pointer();
   return end->send_blocking(Outgoing::lend(message), timeout);
 }
 Sending Sender::async_send(std::span<const std::byte> message, Duration timeout) {
@@ -136,7 +136,7 @@ void Sender::cancel_waiting() { end_->cancel_waiting(); }
 
 MessageId Sender::freed() const { return end_->freed(); }
 Result<void> Sender::wait_freed(MessageId message, Duration timeout) {
-  const auto end = end_;
+  const auto end = end_.pointer();
   return end->wait_freed(message, timeout);
 }
 Freeing Sender::async_freed(MessageId message, Duration timeout) {
@@ -146,10 +146,10 @@ void Sender::on_freed(std::function<void(MessageId)> f) { end_->on_freed(std::mo
 void Sender::on_room(std::function<void()> f) { end_->on_room(std::move(f)); }
 
 Result<void> Sender::close(Duration timeout) {
-  Task<Result<void>> closing = end_->close(end_, timeout);
+  Task<Result<void>> closing = end_->close(end_.pointer(), timeout);
   return end_->engine().run(std::move(closing));
 }
-Task<Result<void>> Sender::async_close(Duration timeout) { return end_->close(end_, timeout); }
+Task<Result<void>> Sender::async_close(Duration timeout) { return end_->close(end_.pointer(), timeout); }
 Result<void> Sender::status() const { return end_->status(); }
 bool Sender::closed() const { return !end_->is_open(); }
 

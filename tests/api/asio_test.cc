@@ -167,6 +167,14 @@ TEST(Asio, what_waits_when_everything_goes_is_destroyed_not_called) {
   EXPECT_EQ(life.use_count(), 1);
 }
 
+TEST(AsioDeathTest, a_service_that_was_moved_from_is_used) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  Hosted h;
+  const Service kept = std::move(h.rdma);
+  const auto stop = [](Service& moved) { moved.stop(); };
+  EXPECT_DEATH(stop(h.rdma), "uses an asio_adapter::Service that was moved from");
+}
+
 // The engine goes on with what it has long after Service and io_context went.
 TEST(Asio, the_end_of_the_service_drops_handlers_and_what_they_waited_for_ends_without_them) {
   Device device = must(Device::open());

@@ -24,6 +24,7 @@
 #include "verbena/async/task.h"
 #include "verbena/base/error.h"
 #include "verbena/base/result.h"
+#include "verbena/base/inner.h"
 
 namespace verbena::asio_adapter {
 
@@ -242,7 +243,7 @@ class Service {
   Service(Service&&) = default;
   Service& operator=(Service&&) = delete;
   ~Service() {
-    if (!link_) return;
+    if (link_ == nullptr) return;
     link_->cut();
     link_->drop_others();
   }
@@ -258,7 +259,7 @@ class Service {
   template <class Token = detail::DefaultToken>
   auto async_wait(Operation& operation, Token&& token = {}) {
     return asio::async_initiate<Token, void(Result<OperationOutcome>)>(
-        [link = link_](auto handler, Operation* waited) { wait(*link, *waited, std::move(handler)); }, token,
+        [link = link_.pointer()](auto handler, Operation* waited) { wait(*link, *waited, std::move(handler)); }, token,
         &operation);
   }
   template <class Token = detail::DefaultToken>
@@ -270,7 +271,7 @@ class Service {
   template <class T, class Token = detail::DefaultToken>
   auto async_run(Task<T> task, Token&& token = {}) {
     return asio::async_initiate<Token, typename detail::SignatureOf<T>::type>(
-        [link = link_](auto handler, Task<T> run) {
+        [link = link_.pointer()](auto handler, Task<T> run) {
           using Pending = detail::Pending<decltype(handler)>;
           auto pending = std::make_unique<Pending>(std::move(handler), *link);
           link->engine().spawn(detail::run_and_post(std::move(run), std::move(pending)));
@@ -292,7 +293,7 @@ class Service {
         Error(ErrorCode::WrongState, "wait for an operation that was never started")));
   }
 
-  std::shared_ptr<detail::Link> link_;
+  verbena::detail::Inner<std::shared_ptr<detail::Link>, "asio_adapter::Service"> link_;
 };
 
 }  // namespace verbena::asio_adapter

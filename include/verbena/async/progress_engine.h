@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "verbena/async/task.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
 #include "verbena/device/device.h"
@@ -115,7 +116,7 @@ class ProgressEngine {
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
   void drive(const detail::Child& task, detail::Join& end);
   bool run_asking(bool (*ask)(const void*), const void* by, Instant deadline);
-  std::unique_ptr<EngineState> state_;
+  detail::Inner<std::unique_ptr<EngineState>, "ProgressEngine"> state_;
 };
 
 template <class T>

@@ -9,6 +9,7 @@
 
 #include "verbena/async/operation.h"
 #include "verbena/async/progress_engine.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 
 namespace verbena {
@@ -66,7 +67,7 @@ class ReceivePool {
 
  private:
   explicit ReceivePool(std::unique_ptr<ReceivePoolState> state);
-  std::unique_ptr<ReceivePoolState> state_;
+  detail::Inner<std::unique_ptr<ReceivePoolState>, "ReceivePool"> state_;
 };
 
 }  // namespace verbena

@@ -15,6 +15,7 @@
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/receive_pool.h"
 #include "verbena/async/task.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 #include "verbena/connection/description.h"
@@ -217,7 +218,7 @@ class Connection {
                              std::uint64_t swap_or_add);
   Operation& start(Operation& operation);
 
-  std::shared_ptr<ConnectionState> state_;  // also of those who wait for it
+  detail::Inner<std::shared_ptr<ConnectionState>, "Connection"> state_;  // also of those who wait for it
 };
 
 }  // namespace verbena

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "verbena/base/inner.h"
 #include "verbena/connection/connection.h"
 
 namespace verbena {
@@ -50,7 +51,7 @@ class ConnectionRequest {
   friend class ListenerState;
   friend class Listener;
   explicit ConnectionRequest(std::unique_ptr<PendingRequest> pending);
-  std::unique_ptr<PendingRequest> pending_;
+  detail::Inner<std::unique_ptr<PendingRequest>, "ConnectionRequest"> pending_;
 };
 
 // Listens on a port of a device's address.
@@ -86,7 +87,7 @@ class Listener {
 
  private:
   explicit Listener(std::shared_ptr<ListenerState> state);
-  std::shared_ptr<ListenerState> state_;  // also of those who wait for peers
+  detail::Inner<std::shared_ptr<ListenerState>, "Listener"> state_;  // also of those who wait for peers
 };
 
 }  // namespace verbena

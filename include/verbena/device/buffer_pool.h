@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 #include "verbena/device/memory_region.h"
@@ -99,7 +100,7 @@ class BufferPool {
 
  private:
   explicit BufferPool(BufferPoolCore* core) : core_(core) {}
-  BufferPoolCore* core_ = nullptr;
+  detail::Inner<BufferPoolCore*, "BufferPool"> core_;
 };
 
 }  // namespace verbena

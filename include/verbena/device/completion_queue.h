@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 
@@ -46,8 +47,8 @@ class CompletionQueue {
   CompletionQueue(provider::Context& context, std::uint32_t id);
   void release();
 
-  provider::Context* context_ = nullptr;
-  provider::CompletionQueueOps* ops_ = nullptr;
+  detail::Inner<provider::Context*, "CompletionQueue"> context_;
+  detail::Inner<provider::CompletionQueueOps*, "CompletionQueue"> ops_;
   std::uint32_t id_ = 0;
 };
 

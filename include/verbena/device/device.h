@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "verbena/base/device_info.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
 #include "verbena/base/verbs.h"
@@ -132,7 +133,7 @@ class Device {
   friend class DeviceFactory;
   explicit Device(std::unique_ptr<DeviceState> state);
   static Result<Device> open_as_told(const OpenOptions& options);
-  std::unique_ptr<DeviceState> state_;
+  detail::Inner<std::unique_ptr<DeviceState>, "Device"> state_;
 };
 
 }  // namespace verbena

@@ -8,6 +8,7 @@
 #include <span>
 #include <type_traits>
 
+#include "verbena/base/inner.h"
 #include "verbena/device/memory_region.h"
 
 namespace verbena {
@@ -51,7 +52,7 @@ class ProtectionDomain {
   Result<MemoryRegion> register_memory(std::span<std::byte> memory, Access access, int file);
   void release();
 
-  provider::Context* context_ = nullptr;
+  detail::Inner<provider::Context*, "ProtectionDomain"> context_;
   std::uint32_t id_ = 0;
 };
 

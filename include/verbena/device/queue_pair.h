@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 
@@ -47,8 +48,8 @@ struct ReliabilityOptions {
   std::uint8_t rnr_retry = 7;    // RNR answers before RnrRetryExceeded; 0..6, 7: for ever
   std::uint8_t min_rnr_timer =
       12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms)
-  std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
   // At most DeviceInfo::max_rd_atomic each. A connection takes the smaller of what its two ends say.
+  std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
   std::uint8_t max_dest_rd_atomic = 16;  // READ and atomics of the peer we serve at once
   Access access = Access::All;  // what the peer may do through this queue pair, within its regions' rights
 };
@@ -123,8 +124,8 @@ class QueuePair {
   QueuePair() = default;
   void release();
 
-  provider::Context* context_ = nullptr;
-  provider::QueuePairOps* ops_ = nullptr;
+  detail::Inner<provider::Context*, "QueuePair"> context_;
+  detail::Inner<provider::QueuePairOps*, "QueuePair"> ops_;
   Qpn qpn_;
   QueuePairType type_ = QueuePairType::ReliableConnected;
   QueuePairCapabilities capabilities_;

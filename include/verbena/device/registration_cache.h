@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 #include "verbena/device/memory_region.h"
@@ -28,7 +30,7 @@ struct RegistrationCacheOptions {
 class Registration {
  public:
   Registration() = default;
-  Registration(Registration&& other) noexcept = default;
+  Registration(Registration&& other) noexcept { *this = std::move(other); }
   Registration& operator=(Registration&& other) noexcept;
   ~Registration() { release(); }
 
@@ -78,7 +80,7 @@ class RegistrationCache {
   Statistics statistics() const;
 
  private:
-  std::shared_ptr<RegistrationCacheCore> core_;
+  detail::Inner<std::shared_ptr<RegistrationCacheCore>, "RegistrationCache"> core_;
 };
 
 }  // namespace verbena

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/base/verbs.h"
 
@@ -56,8 +57,8 @@ class SharedReceiveQueue {
   SharedReceiveQueue(provider::Context& context, std::uint32_t id);
   void release();
 
-  provider::Context* context_ = nullptr;
-  provider::SharedReceiveQueueOps* ops_ = nullptr;
+  detail::Inner<provider::Context*, "SharedReceiveQueue"> context_;
+  detail::Inner<provider::SharedReceiveQueueOps*, "SharedReceiveQueue"> ops_;
   std::uint32_t id_ = 0;
 };
 

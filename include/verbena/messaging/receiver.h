@@ -16,6 +16,7 @@
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/resumption.h"
 #include "verbena/async/task.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/connection/listener.h"
 #include "verbena/messaging/options.h"
@@ -164,7 +165,7 @@ class Receiver {
   const ReceiverCounters& counters() const;
 
  private:
-  std::shared_ptr<ReceiverEnd> end_;  // also of those who connect it
+  verbena::detail::Inner<std::shared_ptr<ReceiverEnd>, "Receiver"> end_;  // also of those who connect it
 };
 
 }  // namespace verbena::messaging

@@ -16,6 +16,7 @@
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/resumption.h"
 #include "verbena/async/task.h"
+#include "verbena/base/inner.h"
 #include "verbena/base/result.h"
 #include "verbena/connection/listener.h"
 #include "verbena/messaging/options.h"
@@ -201,7 +202,7 @@ class Sender {
   Endpoint peer() const;
 
  private:
-  std::shared_ptr<SenderEnd> end_;  // also of those who close it
+  verbena::detail::Inner<std::shared_ptr<SenderEnd>, "Sender"> end_;  // also of those who close it
 };
 
 }  // namespace verbena::messaging
