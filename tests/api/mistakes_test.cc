@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program gets wrong while it runs is a named error, and harms nothing else.
 #include <memory>
+#include <stdexcept>
 
 #include "test_pair.h"
 
@@ -187,6 +188,51 @@ TEST(MistakesDeathTest, tasks_that_are_none_end_the_program_and_it_says_why) {
   EXPECT_DEATH(engine.run(await_twice(engine, true)), kTwice);
   EXPECT_DEATH(engine.run(when_any(std::vector<Task<int>>{})), "the program awaits when_any.. of no tasks");
   EXPECT_EQ(engine.run(when_all(std::vector<Task<int>>{})).size(), 0u);
+}
+
+// As ProgressEngine says: there is no call that the exception could leave through.
+TEST(MistakesDeathTest, a_callback_that_throws_while_a_destructor_drains_ends_the_program) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto throw_in = [](Operation& operation) {
+    operation.on_done([](Operation&) { throw std::runtime_error("out of a callback"); });
+  };
+  EXPECT_DEATH(
+      {
+        Pair pair;
+        const MemoryRegion memory = must(pair.client.allocate_memory(64));
+        Operation operation;
+        throw_in(operation);
+        Connection connection = pair.connect();
+        connection.receive(operation, memory.local());
+      },
+      "terminate called");
+  EXPECT_DEATH(
+      {
+        Pair pair;
+        const MemoryRegion memory = must(pair.client.allocate_memory(64));
+        Operation operation;
+        throw_in(operation);
+        ReceivePool pool = must(ReceivePool::create(pair.engine));
+        pool.receive(operation, memory.local());
+      },
+      "terminate called");
+  // An operation that is destroyed in flight does not call its own.
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64));
+  Connection connection = pair.connect();
+  {
+    Operation operation;
+    throw_in(operation);
+    connection.receive(operation, memory.local());
+  }
+  // Out of the engine it leaves through the call that drives.
+  Connection other = pair.connect();
+  Operation operation;
+  throw_in(operation);
+  other.receive(operation, memory.local());
+  operation.cancel();
+  EXPECT_THROW(static_cast<void>(operation.wait()), std::runtime_error);
+  EXPECT_TRUE(operation.done());
 }
 
 }  // namespace
