@@ -4,6 +4,7 @@
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
+#include <asio/experimental/deferred.hpp>
 #include <asio/experimental/awaitable_operators.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_future.hpp>
@@ -165,6 +166,47 @@ TEST(Asio, what_waits_when_everything_goes_is_destroyed_not_called) {
   }
   EXPECT_EQ(*life, 0);
   EXPECT_EQ(life.use_count(), 1);
+}
+
+// Nobody would come back to it.
+TEST(Asio, what_is_started_after_the_service_was_stopped_is_refused_by_its_handler) {
+  Hosted h;
+  Connection near = must(Connection::prepare(h.engine));
+  Operation receive;
+  near.receive(receive, h.here.local());
+  auto before = std::make_optional<Service>(std::move(h.rdma));
+  auto late = before->async_run(h.listener.async_accept(), asio::experimental::deferred);
+  before->stop();
+  int refused = 0;
+  const auto expect_aborted = [&](const std::exception_ptr& why) {
+    try {
+      if (why) std::rethrow_exception(why);
+    } catch (const std::system_error& error) {
+      refused += error.code() == asio::error::operation_aborted;
+    }
+  };
+  bool ran = false;
+  const auto run = [](bool& r) -> Task<void> {
+    r = true;
+    co_return;
+  };
+  before->async_run(run(ran), expect_aborted);
+  before->async_wait(receive, [&](Result<OperationOutcome> outcome) {
+    expect_error(outcome, ErrorCode::Cancelled, "stopped");
+    ++refused;
+  });
+  EXPECT_EQ(refused, 0);  // posted, as always
+  h.run();
+  EXPECT_EQ(refused, 2);
+  EXPECT_TRUE(receive.in_flight());
+  before.reset();
+  std::move(late)([&](const std::exception_ptr& why, Result<Connection> got) {
+    expect_aborted(why);
+    expect_error(got, ErrorCode::Cancelled);
+  });
+  h.run();
+  EXPECT_EQ(refused, 3);
+  EXPECT_FALSE(ran);
 }
 
 TEST(AsioDeathTest, a_service_that_was_moved_from_is_used) {

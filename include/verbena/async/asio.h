@@ -6,6 +6,7 @@
 #include <asio/associated_cancellation_slot.hpp>
 #include <asio/associated_executor.hpp>
 #include <asio/async_result.hpp>
+#include <asio/error.hpp>
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -23,8 +24,8 @@
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/task.h"
 #include "verbena/base/error.h"
-#include "verbena/base/result.h"
 #include "verbena/base/inner.h"
+#include "verbena/base/result.h"
 
 namespace verbena::asio_adapter {
 
@@ -74,6 +75,8 @@ class Link : public std::enable_shared_from_this<Link>, public Unfinished {
 
   asio::io_context& io() { return io_; }
   ProgressEngine& engine() { return *engine_; }
+  // The service was stopped, or has gone.
+  bool is_cut() const { return engine_ == nullptr; }
 
   // The descriptor is the engine's: it must not be closed here.
   void cut() {
@@ -187,6 +190,17 @@ T no_value() {
     return T(Error(ErrorCode::Cancelled, "the task ended with an exception"));
 }
 
+// Nobody would run the task.
+template <class T, class Handler>
+void refuse_to_run(Pending<Handler>& pending) {
+  const auto why = std::make_exception_ptr(std::system_error(asio::error::make_error_code(
+      asio::error::operation_aborted), "run a task on a Service that was stopped"));
+  if constexpr (std::is_void_v<T>)
+    pending.post(why);
+  else
+    pending.post(why, no_value<T>());
+}
+
 template <class T>
 struct SignatureOf {
   using type = void(std::exception_ptr, T);
@@ -248,8 +262,9 @@ class Service {
     link_->drop_others();
   }
 
-  // The engine is not served any more; what was started still comes to its handler when another drives it. Nothing may
-  // be started by this object afterwards.
+  // The engine is not served any more; what was started still comes to its handler when another drives it. What
+  // is started by this object afterwards, or by what it gave out before it went, is refused by the handler: as
+  // asio::error::operation_aborted, or Cancelled for an operation that is in flight, and is not touched.
   void stop() { link_->cut(); }
 
   // Completes with Result<OperationOutcome> when the operation is done; takes the place of Operation::on_done(), of an
@@ -274,6 +289,7 @@ class Service {
         [link = link_.pointer()](auto handler, Task<T> run) {
           using Pending = detail::Pending<decltype(handler)>;
           auto pending = std::make_unique<Pending>(std::move(handler), *link);
+          if (link->is_cut()) return detail::refuse_to_run<T>(*pending);
           link->engine().spawn(detail::run_and_post(std::move(run), std::move(pending)));
         },
         token, std::move(task));
@@ -283,6 +299,9 @@ class Service {
   template <class Handler>
   static void wait(detail::Link& link, Operation& operation, Handler handler) {
     auto pending = std::make_unique<detail::Pending<Handler>>(std::move(handler), link);
+    if (operation.in_flight() && link.is_cut())
+      return pending->post(Result<OperationOutcome>(
+          Error(ErrorCode::Cancelled, "wait for an operation on a Service that was stopped")));
     if (operation.in_flight()) pending->on_cancel([&operation] { operation.cancel(); });
     if (operation.in_flight())
       return operation.on_done([pending = std::move(pending)](Operation& self) mutable {
