@@ -89,6 +89,9 @@ void ProtectionDomain::release() {
 }
 
 Result<MemoryRegion> ProtectionDomain::register_memory(std::span<std::byte> memory, Access access) {
+  if (!memory.empty() && !page_allocation::is_mapped(memory))
+    return Error(ErrorCode::InvalidArgument,
+                 "register memory: of its " + std::to_string(memory.size()) + " bytes some are not mapped");
   return register_memory(memory, access, -1);
 }
 

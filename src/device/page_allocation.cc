@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace verbena::page_allocation {
@@ -92,6 +93,13 @@ Pages allocate_to_share(std::size_t bytes) {
 void free(const Pages& pages) {
   if (pages.mapped != 0) ::munmap(pages.data, pages.mapped);
   if (pages.file >= 0) ::close(pages.file);
+}
+
+bool is_mapped(std::span<const std::byte> memory) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  const std::uintptr_t from = begin / page * page;
+  return ::msync(reinterpret_cast<void*>(from), begin + memory.size() - from, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 }  // namespace verbena::page_allocation

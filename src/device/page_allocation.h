@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "verbena/device/memory_region.h"
 
@@ -20,5 +21,8 @@ Pages allocate(std::size_t bytes);
 // half of the descriptors it may have, or no such file can be made.
 Pages allocate_to_share(std::size_t bytes);
 void free(const Pages& pages);
+
+// Whether there is memory at all of these addresses at this moment. Costs a walk over mappings, not pages.
+bool is_mapped(std::span<const std::byte> memory);
 
 }  // namespace verbena::page_allocation

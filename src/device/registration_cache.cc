@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbena/device/registration_cache.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <list>
 #include <map>
 #include <mutex>
@@ -14,6 +10,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "device/page_allocation.h"
 
 namespace verbena {
 
@@ -23,13 +20,6 @@ std::uintptr_t begin_of(std::span<const std::byte> memory) {
   return reinterpret_cast<std::uintptr_t>(memory.data());
 }
 std::uintptr_t end_of(std::span<const std::byte> memory) { return begin_of(memory) + memory.size(); }
-
-// Whether all of it is mapped at this moment. Costs a walk over mappings, not pages.
-bool is_mapped(std::span<std::byte> memory) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const std::uintptr_t from = begin_of(memory) / page * page;
-  return ::msync(reinterpret_cast<void*>(from), end_of(memory) - from, MS_ASYNC) == 0 || errno != ENOMEM;
-}
 
 }  // namespace
 
@@ -124,7 +114,7 @@ Result<Registration> RegistrationCacheCore::acquire(std::span<std::byte> memory)
     return use(found, memory);
   }
   ++misses_;
-  if (!is_mapped(memory))
+  if (!page_allocation::is_mapped(memory))
     return Error(ErrorCode::InvalidArgument,
                  "register " + std::to_string(memory.size()) + " bytes in the cache: not all of them are mapped");
   if (auto ok = make_room(memory.size(), dropped); !ok) return ok.error();
@@ -167,10 +157,6 @@ void RegistrationCacheCore::close() {
   dropped.assign(unused_.begin(), unused_.end());
   for (const Region& region : dropped) drop(region);
 }
-namespace {
-constexpr const char* kEmpty = "uses a Registration that is empty: released, or moved from";
-}
-
 
 RegistrationCache::Statistics RegistrationCacheCore::statistics() const {
   const std::lock_guard guard(mutex_);
@@ -179,9 +165,12 @@ RegistrationCache::Statistics RegistrationCacheCore::statistics() const {
 
 // ---- Registration.
 
+namespace {
+constexpr const char* kEmpty = "uses a Registration that is empty: released, or moved from";
+}
+
 Registration& Registration::operator=(Registration&& other) noexcept {
   if (this == &other) return *this;
-  VERBENA_REQUIRE(region_ != nullptr, kEmpty);
   release();
   core_ = std::move(other.core_);
   region_ = std::move(other.region_);
@@ -190,6 +179,7 @@ Registration& Registration::operator=(Registration&& other) noexcept {
 }
 
 ScatterGather Registration::local() const {
+  VERBENA_REQUIRE(region_ != nullptr, kEmpty);
   const auto length = static_cast<std::uint32_t>(std::min<std::size_t>(bytes_.size(), UINT32_MAX));
   return {begin_of(bytes_), length, region_->region.lkey()};
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program gets wrong while it runs is a named error, and harms nothing else.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <memory>
 #include <stdexcept>
 
@@ -136,6 +139,23 @@ TEST(Mistakes, more_reads_at_once_are_asked_for_than_the_device_has) {
   }
   must(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = most, .max_dest_rd_atomic = most}}));
   must(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = 0, .max_dest_rd_atomic = 0}}));
+}
+
+// A registration names addresses, but those of a program that made a mistake stand for nothing.
+TEST(Mistakes, memory_is_registered_where_none_is_mapped) {
+  Device device = must(Device::open());
+  const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const place = ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  std::byte* const begin = static_cast<std::byte*>(place);
+  must(device.register_memory(std::span(begin, 4 * page)));
+  ASSERT_EQ(::munmap(begin + page, page), 0);
+  expect_error(device.register_memory(std::span(begin, 4 * page)), ErrorCode::InvalidArgument, "not mapped");
+  expect_error(device.register_memory(std::span(begin + page - 1, 2)), ErrorCode::InvalidArgument, "not mapped");
+  expect_error(device.register_memory(std::span(begin + page, 1)), ErrorCode::InvalidArgument, "not mapped");
+  must(device.register_memory(std::span(begin + 1, page - 1)));
+  must(device.register_memory(std::span(begin + 2 * page, 2 * page)));
+  ASSERT_EQ(::munmap(begin, 4 * page), 0);
 }
 
 TEST(MistakesDeathTest, what_no_error_can_be_returned_for_ends_the_program_and_says_what_it_did) {

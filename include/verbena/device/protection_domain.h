@@ -30,7 +30,7 @@ class ProtectionDomain {
   ~ProtectionDomain();
 
   // Registers memory of the user's, which must outlive the region. With rights for peers LocalWrite is implied.
-  // Errors: InvalidArgument (empty or wrapping range), ResourceExhausted (too many regions).
+  // Errors: InvalidArgument (empty or wrapping range, or not all mapped), ResourceExhausted (too many regions).
   Result<MemoryRegion> register_memory(std::span<std::byte> memory, Access access = Access::All);
   template <PlainMemory R>
   Result<MemoryRegion> register_memory(R& memory, Access access = Access::All) {
