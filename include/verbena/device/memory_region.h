@@ -49,7 +49,9 @@ class MemoryRegion {
   LKey lkey() const { return lkey_; }
   RKey rkey() const { return rkey_; }
   Access access() const { return access_; }
-  // What allocate_memory() got: regions from 2 MiB on are put into huge pages when there are any.
+  // What allocate_memory() got: regions from 2 MiB on are put into huge pages when there are any. Those that peers of
+  // this host may map are Huge or Normal: huge pages that are not reserved are theirs only where the kernel's setting
+  // transparent_hugepage/shmem_enabled (in /sys/kernel/mm) is always or within_size, and pages() does not know that.
   PageKind pages() const { return pages_; }
 
   // [offset, offset + bytes) for use in a local request. The device checks the range when the request runs:
