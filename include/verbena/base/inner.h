@@ -2,7 +2,6 @@
 // What stands behind a public object, as long as it was not moved from.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -14,7 +13,9 @@ namespace verbena::detail {
 
 template <std::size_t N>
 struct ObjectName {
-  constexpr ObjectName(const char (&name)[N]) { std::copy_n(name, N, text.begin()); }  // NOLINT
+  constexpr ObjectName(const char (&name)[N]) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t i = 0; i < N; ++i) text[i] = name[i];
+  }
   std::array<char, N> text{};
 };
 
