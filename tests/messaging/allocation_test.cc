@@ -29,8 +29,9 @@ INSTANTIATE_TEST_SUITE_P(Messaging, Allocation, ::testing::ValuesIn(every_way())
                          [](const auto& way) { return name_of(way.param); });
 
 constexpr std::uint32_t kMessages = 2000;
-// Few lengths: for each that it meets, a device keeps a table (`IcrcVerifier`).
-constexpr std::size_t length_of(std::size_t message) { return message % 8 * 100; }
+constexpr std::size_t kLongest = 900;
+// Each once before any comes again.
+constexpr std::size_t length_of(std::size_t message) { return message * 37 % (kLongest + 1); }
 
 const Options kOptions{.max_message_bytes = 1000, .depth = 16, .max_senders = 1};
 
@@ -59,17 +60,17 @@ void expect_none(Ends& ends, const TrySome& try_some) {
 TEST_P(Allocation, messages_that_are_polled_for_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();
-  const std::vector<std::byte> text(700);
+  const std::vector<std::byte> text(kLongest);
   expect_none(ends, [&](std::size_t left) { return sender.try_send(std::span(text).first(length_of(left))).taken; });
 }
 
 TEST_P(Allocation, messages_of_a_batch_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();
-  const std::vector<std::byte> text(700);
+  const std::vector<std::byte> text(kLongest);
   std::array<std::span<const std::byte>, 8> batch;
-  for (std::size_t i = 0; i < batch.size(); ++i) batch[i] = std::span(text).first(i * 100);
   expect_none(ends, [&](std::size_t left) {
+    for (std::size_t i = 0; i < batch.size(); ++i) batch[i] = std::span(text).first(length_of(left + i));
     return sender.try_send_batch(std::span(batch).first(std::min(left, batch.size()))).taken;
   });
 }
@@ -78,9 +79,9 @@ TEST_P(Allocation, messages_from_lent_memory_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();
   const MemoryRegion own = must(ends.client.allocate_memory(1000));
-  const LentMemory one = LentMemory::of(own, 0, 900);
-  const std::array<LentMemory, 4> batch{one, one, one, one};
   expect_none(ends, [&](std::size_t left) {
+    const LentMemory one = LentMemory::of(own, 0, static_cast<std::uint32_t>(length_of(left)));
+    const std::array<LentMemory, 4> batch{one, one, one, one};
     return left % 3 == 0 ? sender.try_lend_batch(std::span(batch).first(std::min(left, batch.size()))).taken
                          : sender.try_lend(one).taken;
   });
@@ -91,7 +92,7 @@ TEST_P(Allocation, messages_that_are_reserved_and_committed_allocate_nothing_eac
   Sender sender = ends.connect();
   std::optional<messaging::Reservation> kept;
   expect_none(ends, [&](std::size_t left) {
-    if (!kept) kept = sender.try_reserve(700);
+    if (!kept) kept = sender.try_reserve(kLongest);
     const bool went = kept && sender.try_commit(*kept, static_cast<std::uint32_t>(length_of(left)));
     if (went) kept.reset();
     return static_cast<std::size_t>(went);
@@ -101,7 +102,7 @@ TEST_P(Allocation, messages_that_are_reserved_and_committed_allocate_nothing_eac
 TEST_P(Allocation, messages_that_are_awaited_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();
-  const std::vector<std::byte> text(700);
+  const std::vector<std::byte> text(kLongest);
   const auto send = [&]() -> Task<void> {
     for (std::size_t n = 0; n < kMessages; ++n)
       must(co_await sender.async_send(std::span(text).first(length_of(n))));

@@ -18,6 +18,7 @@ constexpr std::uint32_t kAfterLrh = ~0xdebb20e3u;
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kIpv6Bytes = 40;
 constexpr std::size_t kUdpBytes = 8;
+constexpr std::uint32_t kPolynomial = 0xedb88320;
 // Of an IPv4 datagram, what follows the identification up to the UDP payload.
 constexpr std::size_t kBytesAfterIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
@@ -77,7 +78,7 @@ class Tables {
   constexpr Tables() {
     for (std::uint32_t i = 0; i < 256; ++i) {
       std::uint32_t sum = i;
-      for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0xedb88320u : 0u);
+      for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? kPolynomial : 0u);
       step_[i] = sum;
       index_of_top_[sum >> 24] = static_cast<std::uint8_t>(i);
     }
@@ -121,6 +122,39 @@ class Tables {
 
 constexpr Tables kTables;
 
+// A packet of the largest path MTU, with all its headers, is shorter.
+constexpr std::size_t kSolvedBytes = 4096 + 128;
+
+// Sums are polynomials over bits modulo that of the CRC, their highest bit the constant term. A byte multiplies by x^8;
+// these are the factors that take so many bytes back.
+constexpr std::uint32_t kOne = 1u << 31;
+constexpr auto kBack = [] {
+  std::array<std::uint32_t, 2 + kBytesAfterIdentification + kSolvedBytes> back{kOne};
+  for (std::size_t bytes = 1; bytes < back.size(); ++bytes) {
+    std::uint32_t factor = back[bytes - 1];
+    for (int bit = 0; bit < 8; ++bit) factor = (factor & kOne) != 0 ? (factor ^ kPolynomial) << 1 | 1 : factor << 1;
+    back[bytes] = factor;
+  }
+  return back;
+}();
+
+std::uint32_t product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum = 0;
+  for (; a != 0; a <<= 1) {
+    sum ^= b & (0 - (a >> 31));
+    b = (b >> 1) ^ (kPolynomial & (0 - (b & 1)));
+  }
+  return sum;
+}
+
+// What two identifications differ by, if that explains the difference of two sums over datagrams that are alike but for
+// them. Sixteen neighbouring bits are a burst shorter than the CRC: no two explain the same.
+std::optional<std::uint16_t> identifications_apart(std::uint32_t difference, std::size_t bytes_after) {
+  const std::uint32_t before = product(difference, kBack[2 + bytes_after]);
+  if (before > 0xffff) return std::nullopt;
+  return __builtin_bswap16(static_cast<std::uint16_t>(before));
+}
+
 }  // namespace
 
 IcrcStart::IcrcStart(const Path& path, bool dont_fragment) : is_ipv4_(path.is_ipv4()) {
@@ -158,67 +192,6 @@ std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<
 void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
 std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_be32(from)); }
 
-// With identification x the sum differs from the sum with 0 by the exclusive or of what each set bit of x adds, and
-// that depends on nothing but the number of bytes that follow. Sixteen neighbouring
-// bits are a burst shorter than the CRC, so no two identifications add the same and the solution is the only
-// one.
-struct IcrcVerifier::Basis {
-  struct Row {
-    std::uint32_t sum = 0;
-    std::uint32_t pivot = 0;  // one bit, set in this row's sum and in no other row's
-    std::uint16_t identification = 0;
-  };
-  std::array<Row, 16> rows;
-
-  explicit Basis(std::size_t bytes_after) {
-    for (std::size_t bit = 0; bit < rows.size(); ++bit) add_row(bit, bytes_after);
-  }
-
-  // False when no identification explains the difference.
-  bool solve(std::uint32_t difference, std::uint16_t& identification) const {
-    std::uint16_t solution = 0;
-    std::uint32_t rest = difference;
-    for (const Row& row : rows) {
-      if ((difference & row.pivot) == 0) continue;
-      rest ^= row.sum;
-      solution = static_cast<std::uint16_t>(solution ^ row.identification);
-    }
-    identification = solution;
-    return rest == 0;
-  }
-
- private:
-  void add_row(std::size_t bit, std::size_t bytes_after) {
-    Row row;
-    row.identification = static_cast<std::uint16_t>(1u << bit);
-    row.sum = sum_of(row.identification, bytes_after);
-    for (const Row& other : rows)
-      if ((row.sum & other.pivot) != 0) reduce(row, other);
-    VERBENA_ASSERT(row.sum != 0);
-    row.pivot = row.sum & (0 - row.sum);
-    for (Row& other : rows)
-      if ((other.sum & row.pivot) != 0) reduce(other, row);
-    rows[bit] = row;
-  }
-
-  static void reduce(Row& row, const Row& by) {
-    row.sum ^= by.sum;
-    row.identification = static_cast<std::uint16_t>(row.identification ^ by.identification);
-  }
-
-  // The CRC register after the identification and `bytes_after` zeros, started at zero and not complemented.
-  static std::uint32_t sum_of(std::uint16_t identification, std::size_t bytes_after) {
-    std::array<std::byte, 2 + kBytesAfterIdentification + 4096 + 128> bytes{};
-    store_be16(bytes.data(), identification);
-    return ~crc32(0xffffffffu, bytes.data(), 2 + bytes_after);
-  }
-};
-
-IcrcVerifier::IcrcVerifier() = default;
-IcrcVerifier::~IcrcVerifier() = default;
-IcrcVerifier::IcrcVerifier(IcrcVerifier&&) noexcept = default;
-IcrcVerifier& IcrcVerifier::operator=(IcrcVerifier&&) noexcept = default;
-
 IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> identification,
                                 std::span<const std::byte> datagram, std::uint16_t* found,
                                 bool dont_fragment, std::uint16_t likely) {
@@ -235,13 +208,11 @@ IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> i
   const std::uint32_t difference = sum ^ load_icrc(datagram.data() + covered);
   if (found != nullptr) *found = assumed;
   if (difference == 0) return IcrcVerdict::Exact;
-  if (!must_solve || datagram.size() >= by_length_.size()) return IcrcVerdict::Bad;
+  if (!must_solve || datagram.size() >= kSolvedBytes) return IcrcVerdict::Bad;
 
-  std::unique_ptr<Basis>& basis = by_length_[datagram.size()];
-  if (!basis) basis = std::make_unique<Basis>(kBytesAfterIdentification + covered);
-  std::uint16_t solution = 0;
-  if (!basis->solve(difference, solution)) return IcrcVerdict::Bad;
-  solution = static_cast<std::uint16_t>(solution ^ assumed);
+  const auto apart = identifications_apart(difference, kBytesAfterIdentification + covered);
+  if (!apart) return IcrcVerdict::Bad;
+  const auto solution = static_cast<std::uint16_t>(*apart ^ assumed);
   if (found != nullptr) *found = solution;
   return solution == 0 ? IcrcVerdict::Exact : IcrcVerdict::Solved;
 }

@@ -3,10 +3,8 @@
 // through ISA-L.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -44,15 +42,9 @@ enum class IcrcVerdict : std::uint8_t {
   Solved,  // IPv4 with an identification we cannot see: one of the 65,536 explains the sum, 16 bits checked
 };
 
-// Checks received datagrams. Holds one small table per datagram length seen; one object per device, one
-// thread at a time.
+// Checks received datagrams. One object per device, one thread at a time.
 class IcrcVerifier {
  public:
-  IcrcVerifier();
-  ~IcrcVerifier();
-  IcrcVerifier(IcrcVerifier&&) noexcept;
-  IcrcVerifier& operator=(IcrcVerifier&&) noexcept;
-
   // `identification` when the receive path shows it (raw socket, simulator, capture); otherwise nullopt:
   // solved for. *found receives the identification that explains the sum (0 on IPv6); `found` may be null. A
   // datagram shorter than BTH and ICRC is Bad, and so is one longer than any packet of the largest path MTU
@@ -62,8 +54,6 @@ class IcrcVerifier {
                     std::uint16_t likely = 0);
 
  private:
-  struct Basis;  // what each identification bit adds to the sum, in echelon form, for one length
-  std::array<std::unique_ptr<Basis>, 4096 + 128> by_length_;
   // Of the last datagram; the next one is mostly its like.
   Path path_;
   bool dont_fragment_ = true;
