@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that can happen between a sender that fills a ring in its own memory and a receiver that READs it: the code of
 // both being what runs. Stores, READs and the WRITE of the head take effect in pieces and in any order, but for what
-// their completions say; the sender may die between any two of them.
+// their completions say; the sender, or the receiver, may die between any two of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,11 +29,12 @@ struct Faults {
   bool asked_is_whole = false;  // what is asked for is taken for what is there
   bool tell_position = false;   // the receiver tells how far it has read, not how far it let go
   bool tell_nothing = false;
+  bool ignore_head = false;  // the sender takes whatever head it sees for all that it wrote
 };
 
 struct Scenario {
   bool doubled = false;
-  bool crash = false;
+  Death death = Death::Nobody;
   std::uint32_t before = 0;                    // messages that came and went, one after the other
   std::vector<std::uint32_t> payload_words{};  // of each message
   Faults faults{};
@@ -41,7 +42,7 @@ struct Scenario {
 
 struct Outcome {
   std::string violation{};
-  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, spans_at_once = 0;
+  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, spans_at_once = 0, full = 0;
 };
 
 std::uint64_t payload_word(std::size_t message, std::size_t index) {
@@ -80,7 +81,7 @@ struct State {
     writer = other.writer, plan = other.plan, reader = other.reader;
     Inspect::rebind(writer, std::as_writable_bytes(std::span(ring)));
     place = other.place, sent = other.sent, published = other.published, received = other.received;
-    dead = other.dead, requests = other.requests, held = other.held;
+    dead = other.dead, receiver_dead = other.receiver_dead, requests = other.requests, held = other.held;
     return *this;
   }
 
@@ -92,7 +93,7 @@ struct State {
   ModelReader reader;
   std::optional<Reservation> place;  // of a message that is half stored
   std::size_t sent = 0, published = 0, received = 0;
-  bool dead = false;
+  bool dead = false, receiver_dead = false;
   std::deque<Request> requests;
   std::vector<Held> held;
 
@@ -103,7 +104,8 @@ struct State {
     Key key;
     key.add_all(ring), key.add_all(image), key.add(tail), key.add(head), key.add(whole);
     Inspect::digest(writer, key), Inspect::digest(plan, key), Inspect::digest(reader, key);
-    for (const std::uint64_t value : {sent, published, received, std::size_t{dead}, std::size_t{place.has_value()}})
+    for (const std::uint64_t value : {sent, published, received, std::size_t{dead}, std::size_t{receiver_dead},
+                                      std::size_t{place.has_value()}})
       key.add(value);
     for (const Request& one : requests)
       for (const std::uint64_t value :
@@ -164,7 +166,10 @@ class Explorer : StateSpace<State, Outcome> {
         step([&](State& next) { begin(next); });
       if (!state.place && state.published != state.sent) step([&](State& next) { publish(next); });
       if (state.head != state.writer.head()) step([&](State& next) { hear(next); });
-      if (scenario_.crash) step([](State& next) { die(next); });
+      if (scenario_.death == Death::OfWriter) step([](State& next) { die(next); });
+    }
+    if (!state.dead && !state.receiver_dead) {
+      if (scenario_.death == Death::OfReader) step([](State& next) { next.receiver_dead = true; });
       // With nothing new there it would come back as it went.
       if (state.tail != Inspect::tail(state.plan)) step([&](State& next) { ask_for_tail(next); });
       step([&](State& next) { ask_for_span(next); });
@@ -173,6 +178,10 @@ class Explorer : StateSpace<State, Outcome> {
     for (std::size_t i = 0; i < state.requests.size(); ++i)
       for (std::uint32_t piece = 0; piece < 2; ++piece)
         step([&](State& next) { perform(next, next.requests[i], piece); });
+    if (state.receiver_dead) {
+      check_unread(state);
+      return any;
+    }
     step([&](State& next) { complete(next); });
     if (state.held.size() < kViews) step([&](State& next) { look(next); });
     for (std::size_t i = 0; i < state.held.size(); ++i) step([&](State& next) { let_go(next, i); });
@@ -188,6 +197,7 @@ class Explorer : StateSpace<State, Outcome> {
       return;
     }
     if (state.place->skip != 0) ++outcome_.wraps;
+    if (places_.size() == state.sent) places_.push_back(*state.place);  // the same whatever happens
     store_payload(state, 0, words_[state.sent] / 2);
     if (scenario_.faults.tail_first) state.tail = state.place->position + state.place->frame;
   }
@@ -206,7 +216,8 @@ class Explorer : StateSpace<State, Outcome> {
     state.published = state.sent;
   }
   void hear(State& state) {
-    if (state.writer.handle_head(state.head) != Fault::None) fail("the sender found a fault of the receiver");
+    const std::uint64_t head = scenario_.faults.ignore_head ? state.writer.position() : state.head;
+    if (state.writer.handle_head(head) != Fault::None) fail("the sender found a fault of the receiver");
   }
   void store_payload(State& state, std::size_t begin, std::size_t end) {
     const std::uint64_t at = state.place->payload_offset / 8;
@@ -291,12 +302,30 @@ class Explorer : StateSpace<State, Outcome> {
   void check_view(const State& state, const View& view, std::size_t message) {
     if (message >= state.sent) return fail("a message from nowhere");
     if (view.bytes != words_[message] * 8) return fail("a message of another length");
+    check_payload(state.image, view, message);
+  }
+  void check_payload(const Memory& memory, const View& view, std::size_t message) {
     for (std::size_t i = 0; i < words_[message]; ++i)
-      if (state.image[view.offset / 8 + i] != payload_word(message, i)) return fail("a message that is not whole");
+      if (memory[view.offset / 8 + i] != payload_word(message, i)) return fail("a message that is not whole");
+  }
+
+  // What a dead receiver did not give back stays where it was, and the sender does not count on it.
+  void check_unread(const State& state) {
+    const std::uint64_t told = Inspect::told(state.reader);
+    if (state.writer.head() > told) return fail("the sender believes more than it was told");
+    for (std::size_t i = 0; i < state.sent; ++i)
+      if (const Reservation& place = places_[i]; place.position >= told)
+        check_payload(state.ring, {place.position, place.payload_offset, place.payload_bytes}, i);
   }
 
   void end(const State& state) {
     ++outcome_.ends;
+    if (state.receiver_dead) {
+      if (state.sent == words_.size()) return;
+      ++outcome_.full;
+      if (state.writer.head() != Inspect::told(state.reader)) fail("a head that was told is lost");
+      return;
+    }
     if (!state.dead && state.received < words_.size()) fail("somebody waits for ever");
     if (state.reader.position() != state.whole) fail("a message that was fetched is lost");
   }
@@ -304,6 +333,7 @@ class Explorer : StateSpace<State, Outcome> {
   const Scenario scenario_;
   const Geometry geometry_;
   std::vector<std::uint32_t> words_;
+  std::vector<Reservation> places_;  // of each message
 };
 
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }
@@ -331,9 +361,20 @@ TEST(FetchModel, every_message_comes_once_whole_and_in_order) {
 TEST(FetchModel, a_sender_that_dies_anywhere_leaves_whole_messages_and_all_that_were_fetched) {
   for (const bool doubled : {false, true}) {
     if (kSanitized && doubled) continue;
-    const Outcome outcome = explore({.doubled = doubled, .crash = true, .before = 4, .payload_words = kMixed});
+    const Outcome outcome =
+        explore({.doubled = doubled, .death = Death::OfWriter, .before = 4, .payload_words = kMixed});
     EXPECT_EQ(outcome.violation, "") << doubled;
     EXPECT_GT(outcome.ends, 1000u) << "deaths at few places";
+  }
+}
+
+TEST(FetchModel, a_receiver_that_dies_anywhere_leaves_a_full_ring_and_what_it_had_not_fetched) {
+  for (const bool doubled : {false, true}) {
+    if (kSanitized && doubled) continue;
+    const Outcome outcome =
+        explore({.doubled = doubled, .death = Death::OfReader, .before = 4, .payload_words = {5, 13, 0, 13, 9}});
+    EXPECT_EQ(outcome.violation, "") << doubled;
+    EXPECT_GT(outcome.full, 0u) << "the ring never stayed full";
   }
 }
 
@@ -354,6 +395,8 @@ TEST(FetchModel, what_is_broken_on_purpose_is_seen) {
   EXPECT_EQ(broken({.asked_is_whole = true}), "the receiver found a fault of an honest sender");
   EXPECT_EQ(broken({.tell_position = true}), "the receiver found a fault of the tail");
   EXPECT_EQ(broken({.tell_nothing = true}), "somebody waits for ever");
+  EXPECT_EQ(explore({.death = Death::OfReader, .payload_words = kMixed, .faults = {.ignore_head = true}}).violation,
+            "the sender believes more than it was told");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that can happen between a writer and a reader of a ring, the code of both being what runs: WRITEs
 // arrive in pieces, in the orders the standard or O-4 allow; acknowledgements take their time; views are let
-// go of in any order; the reader's loads are steps of their own; the writer may die with a WRITE half done.
+// go of in any order; the reader's loads are steps of their own; the writer may die with a WRITE half done, the reader
+// with messages unread.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,13 +29,14 @@ struct Faults {
   bool skip_first = false;        // a skip before what is behind it
   bool tell_position = false;     // the reader tells how far it has read, not how far it let go
   bool late_acknowledge = false;  // it tells only when half the ring is free
+  bool ignore_head = false;       // the writer takes whatever head it hears for all that it wrote
 };
 
 struct Scenario {
   Geometry geometry;
   bool order_in_write = true;  // O-4; otherwise what the standard says
   bool reads_head = false;     // the writer READs the head
-  bool crash = false;
+  Death death = Death::Nobody;
   std::uint32_t before = 0;                    // messages that came and went, one after the other
   std::vector<std::uint32_t> payload_words{};  // of each message
   Faults faults{};
@@ -42,7 +44,7 @@ struct Scenario {
 
 struct Outcome {
   std::string violation{};
-  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0;
+  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, full = 0;
 };
 
 // Looks like the word of a message, and is different for each word of each message.
@@ -73,7 +75,8 @@ struct State {
     image = other.image, ring = other.ring, tail = other.tail, stored_head = other.stored_head;
     writer = other.writer, reader = other.reader;
     Inspect::rebind(writer, std::as_writable_bytes(std::span(image)));
-    sent = other.sent, committed = other.committed, received = other.received, dead = other.dead;
+    sent = other.sent, committed = other.committed, received = other.received;
+    dead = other.dead, reader_dead = other.reader_dead;
     on_the_way = other.on_the_way, applied = other.applied, immediates = other.immediates;
     heads = other.heads, held = other.held, log = other.log;
     return *this;
@@ -84,7 +87,7 @@ struct State {
   Writer writer;
   ModelReader reader;
   std::size_t sent = 0, committed = 0, received = 0;
-  bool dead = false;
+  bool dead = false, reader_dead = false;
   struct Packet {
     RemoteWrite write;
     bool last;  // of its message
@@ -100,7 +103,8 @@ struct State {
     Key key;
     key.add_all(image), key.add_all(ring), key.add(tail), key.add(stored_head);
     Inspect::digest(writer, key), Inspect::digest(reader, key);
-    for (const std::uint64_t value : {sent, committed, received, std::size_t{dead}}) key.add(value);
+    for (const std::uint64_t value : {sent, committed, received, std::size_t{dead}, std::size_t{reader_dead}})
+      key.add(value);
     for (const Packet& packet : on_the_way) key.add(packet.write.offset), key.add(packet.write.word);
     key.add(on_the_way.size()), key.add(applied);
     key.add_all(immediates), key.add_all(heads), key.add_all(log);
@@ -156,13 +160,16 @@ class Explorer : StateSpace<State, Outcome> {
     if (!state.dead && state.sent < words_.size()) step([&](State& next) { send(next); });
     for (std::uint32_t piece = 0; piece < 4; ++piece)
       if (may_arrive(state, piece)) step([&](State& next) { apply(next, piece); });
-    if (state.held.size() < kViews) step([&](State& next) { look_once(next); });
-    for (std::size_t i = 0; i < state.held.size(); ++i) step([&](State& next) { let_go(next, i); });
+    if (!state.reader_dead && state.held.size() < kViews) step([&](State& next) { look_once(next); });
+    for (std::size_t i = 0; !state.reader_dead && i < state.held.size(); ++i)
+      step([&](State& next) { let_go(next, i); });
     if (!state.dead && scenario_.reads_head && state.heads.empty() &&
         state.stored_head != state.writer.head())
       step([](State& next) { next.heads.push_back(next.stored_head); });
     if (!state.dead && !state.heads.empty()) step([&](State& next) { hear(next); });
-    if (scenario_.crash && !state.dead) step([](State& next) { die(next); });
+    if (scenario_.death == Death::OfWriter && !state.dead) step([](State& next) { die(next); });
+    if (scenario_.death == Death::OfReader && !state.reader_dead) step([](State& next) { next.reader_dead = true; });
+    if (state.reader_dead) check_unread(state);
     return any;
   }
 
@@ -180,6 +187,7 @@ class Explorer : StateSpace<State, Outcome> {
     const std::uint64_t before = state.writer.position();
     const WriteList& list = state.writer.commit(*place);
     if (place->position != before) ++outcome_.wraps;
+    if (places_.size() == state.sent) places_.push_back(*place);  // the same whatever happens
     std::vector<RemoteWrite> writes(list.view().begin(), list.view().end());
     if (scenario_.faults.skip_first) std::reverse(writes.begin(), writes.end());
     const auto tail = state.writer.publish();
@@ -285,7 +293,8 @@ class Explorer : StateSpace<State, Outcome> {
       state.heads.push_back(told);
   }
   void hear(State& state) {
-    if (state.writer.handle_head(state.heads.front()) != Fault::None)
+    const std::uint64_t head = scenario_.faults.ignore_head ? state.writer.position() : state.heads.front();
+    if (state.writer.handle_head(head) != Fault::None)
       fail("the writer found a fault of the reader");
     state.heads.pop_front();
   }
@@ -296,14 +305,32 @@ class Explorer : StateSpace<State, Outcome> {
     state.applied = 0;
   }
 
+  // What a dead reader did not give back stays as it came, and the writer does not count on it.
+  void check_unread(const State& state) {
+    const std::uint64_t told = Inspect::told(state.reader);
+    if (state.writer.head() > told) return fail("the writer believes more than it was told");
+    for (std::size_t i = 0; i < state.committed; ++i) {
+      const Reservation& place = places_[i];
+      if (place.position >= told) check_view(state, {place.position, place.payload_offset, place.payload_bytes}, i);
+    }
+  }
+
   void end(const State& state) {
     ++outcome_.ends;
+    if (state.reader_dead) {
+      if (state.sent == words_.size()) return;
+      ++outcome_.full;
+      if (state.writer.fault() != Fault::None) fail("the writer found a fault of the reader");
+      if (state.writer.head() != Inspect::told(state.reader)) fail("a head that was told is lost");
+      return;
+    }
     if (!state.dead && state.received < words_.size()) return fail("somebody waits for ever");
     if (state.received < state.committed) fail("a message that was there is lost");
   }
 
   const Scenario scenario_;
   std::vector<std::uint32_t> words_;
+  std::vector<Reservation> places_;  // of each message
 };
 
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }
@@ -315,7 +342,7 @@ Geometry form(Commit commit, bool doubled) {
 // Long enough that four of them pass the end of the ring, short enough to be many.
 const std::vector<std::uint32_t> kMixed = {5, 0, 9, 1, 7};
 
-std::vector<Scenario> scenarios(bool crash) {
+std::vector<Scenario> scenarios(Death death) {
   std::vector<Scenario> all;
   for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
     for (const bool doubled : {false, true})
@@ -324,7 +351,7 @@ std::vector<Scenario> scenarios(bool crash) {
           all.push_back({.geometry = form(commit, doubled),
                          .order_in_write = commit == Commit::Reversed,
                          .reads_head = reads_head,
-                         .crash = crash,
+                         .death = death,
                          .before = before,
                          .payload_words = kMixed});
   // One thread takes every step: a sanitizer has seen its code after a part of them.
@@ -334,7 +361,7 @@ std::vector<Scenario> scenarios(bool crash) {
 
 TEST(BufferedRingModel, every_form_delivers_each_message_once_whole_and_in_order) {
   std::uint64_t refusals = 0, wraps = 0;
-  for (const Scenario& scenario : scenarios(false)) {
+  for (const Scenario& scenario : scenarios(Death::Nobody)) {
     const Outcome outcome = explore(scenario);
     EXPECT_EQ(outcome.violation, "") << static_cast<int>(scenario.geometry.commit)
                                      << scenario.geometry.doubled << scenario.reads_head << scenario.before;
@@ -347,7 +374,17 @@ TEST(BufferedRingModel, every_form_delivers_each_message_once_whole_and_in_order
 }
 
 TEST(BufferedRingModel, a_writer_that_dies_anywhere_leaves_whole_messages_and_all_that_were_committed) {
-  for (const Scenario& scenario : scenarios(true)) EXPECT_EQ(explore(scenario).violation, "");
+  for (const Scenario& scenario : scenarios(Death::OfWriter)) EXPECT_EQ(explore(scenario).violation, "");
+}
+
+TEST(BufferedRingModel, a_reader_that_dies_anywhere_leaves_a_full_ring_and_what_it_had_not_read) {
+  std::uint64_t full = 0;
+  for (const Scenario& scenario : scenarios(Death::OfReader)) {
+    const Outcome outcome = explore(scenario);
+    EXPECT_EQ(outcome.violation, "");
+    full += outcome.full;
+  }
+  EXPECT_GT(full, 0u) << "no ring ever stayed full";
 }
 
 TEST(BufferedRingModel, the_longest_messages_never_wait_for_ever) {
@@ -381,6 +418,14 @@ TEST(BufferedRingModel, what_is_broken_on_purpose_is_seen) {
       }
     return found;
   };
+  for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
+    EXPECT_EQ(explore({.geometry = form(commit, false),
+                       .death = Death::OfReader,
+                       .before = 8,
+                       .payload_words = kMixed,
+                       .faults = {.ignore_head = true}})
+                  .violation,
+              "the writer believes more than it was told");
   EXPECT_NE(broken(Commit::Reversed, {.no_zeros = true}), "");
   EXPECT_NE(broken(Commit::Reversed, {.zeros_from_image = true}), "");
   EXPECT_NE(broken(Commit::Reversed, {.skip_first = true}), "");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that can happen between some senders and the receiver of a shared ring, the code of all being what
 // runs: each queue pair carries its requests out in order, one by one, whenever it likes; any sender may die
-// at any step, and what it had posted may arrive or not until it is fenced.
+// at any step, and what it had posted may arrive or not until it is fenced; so may the receiver's program, whose memory
+// the senders still reach for a while.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -26,19 +27,21 @@ struct Faults {
   bool nobody_asked = false;     // gaps are passed over without a look at the others' counters
   bool counter_late = false;     // a sender says that it has begun after it has
   bool tail_last = false;        // the receiver reads the tail after the counters
+  bool ignore_head = false;      // a sender takes whatever head it READs for one that leaves it room
 };
 
 struct Scenario {
   bool doubled = false;
   std::array<std::vector<std::uint32_t>, kSenders> units{};  // of each sender's messages
   std::size_t deaths = 0;                                    // at most
+  bool receiver_dies = false;
   std::uint64_t begin = 0;                                   // units the ring stands at
   Faults faults{};
 };
 
 struct Outcome {
   std::string violation{};
-  std::uint64_t states = 0, ends = 0, waits = 0, drops = 0, gaps = 0;
+  std::uint64_t states = 0, ends = 0, waits = 0, drops = 0, gaps = 0, full = 0;
 };
 
 struct Request {
@@ -87,12 +90,13 @@ struct State {
   std::deque<Completion> completions;
   std::vector<Held> held;
   std::vector<std::uint64_t> log;
+  bool dead = false;        // the receiver
   std::size_t at_hand = 0;  // 0: none, 1: an arrival, 2: a look, 3 + i: peer i is gone
 
   std::size_t key() const {
     Key key;
     Inspect::digest(reader, key);
-    key.add_all(ring), key.add(tail), key.add(head), key.add_all(log), key.add(at_hand);
+    key.add_all(ring), key.add(tail), key.add(head), key.add_all(log), key.add(at_hand), key.add(dead);
     for (const auto& cell : cells) key.add_all(cell);
     for (const Peer& peer : peers) {
       Inspect::digest(peer.writer, key);
@@ -157,10 +161,13 @@ class Explorer : StateSpace<State, Outcome> {
           step([&](State& next) { next.peers[i].life = Peer::Dead; });
       }
       if (!peer.posted.empty()) step([&](State& next) { carry_out(next, i); });
+      if (state.dead) continue;
       if (peer.life == Peer::Dead) step([&](State& next) { fence(next, i); });
       if (peer.life == Peer::Fenced && (state.at_hand == 0 || state.at_hand == 3 + i))
         step([&](State& next) { read(next, 3 + i); });
     }
+    if (state.dead) return any;
+    if (scenario_.receiver_dies) step([](State& next) { next.dead = true; });
     if (!state.completions.empty() && state.at_hand <= 1) step([&](State& next) { read(next, 1); });
     if (state.held.empty() && (state.at_hand == 0 || state.at_hand == 2))
       step([&](State& next) { read(next, 2); });
@@ -180,8 +187,9 @@ class Explorer : StateSpace<State, Outcome> {
     Peer& peer = state.peers[sender];
     const Request answer = peer.answers.front();
     peer.answers.pop_front();
-    const Fault fault = answer.kind == Request::Add ? peer.writer.handle_position(answer.a)
-                                                    : peer.writer.handle_head(answer.a);
+    const std::uint64_t head = scenario_.faults.ignore_head ? peer.writer.position() : answer.a;
+    const Fault fault =
+        answer.kind == Request::Add ? peer.writer.handle_position(answer.a) : peer.writer.handle_head(head);
     if (fault != Fault::None) return fail("a sender found a fault of the receiver");
     go_on(state, sender);
   }
@@ -197,6 +205,9 @@ class Explorer : StateSpace<State, Outcome> {
             {Request::Cell, static_cast<std::uint64_t>(CellWord::Waiting), writer.waiting_word()});
         return;
       case SharedWriter::Step::Ready:
+        // As long as this holds, what it writes over was given back.
+        if (writer.position() + writer.frame_bytes() > state.head + kCapacity)
+          return fail("a sender writes over what was not given back");
         for (int half = 0; half < 2; ++half)
           peer.posted.push_back({Request::Payload, writer.offset(), payload_word(sender, peer.begun)});
         peer.posted.push_back({Request::Arrive, writer.immediate(),
@@ -321,8 +332,20 @@ class Explorer : StateSpace<State, Outcome> {
     state.head = state.reader.head();
   }
 
+  // Every sender that lives has written all, or waits for room that there is not, and knows the head that says so.
+  void end_without_receiver(const State& state) {
+    for (std::size_t i = 0; i < kSenders; ++i) {
+      const Peer& peer = state.peers[i];
+      if (peer.life != Peer::Live || peer.begun == scenario_.units[i].size()) continue;
+      ++outcome_.full;
+      if (peer.writer.step() != SharedWriter::Step::Wait || peer.writer.head() != state.head)
+        fail("a sender waits for something else than room");
+    }
+  }
+
   void end(const State& state) {
     ++outcome_.ends;
+    if (state.dead) return end_without_receiver(state);
     for (std::size_t i = 0; i < kSenders; ++i)
       if (state.peers[i].life == Peer::Live && state.peers[i].received != scenario_.units[i].size())
         return fail("a sender that lives waits for ever");
@@ -362,6 +385,17 @@ TEST(SharedRingModel, those_that_die_at_any_step_hold_nobody_up) {
   }
 }
 
+TEST(SharedRingModel, a_receiver_that_dies_anywhere_leaves_a_full_ring_and_what_it_had_not_read) {
+  for (const bool doubled : kForms)
+    for (const std::size_t deaths : {0u, 1u}) {
+      if (kSanitized && deaths != 0) continue;
+      const Outcome outcome =
+          explore({.doubled = doubled, .units = {{{6}, {7}, {5}}}, .deaths = deaths, .receiver_dies = true});
+      EXPECT_EQ(outcome.violation, "");
+      EXPECT_GT(outcome.full, 0u) << "the ring never stayed full";
+    }
+}
+
 TEST(SharedRingModel, what_is_broken_on_purpose_is_seen) {
   const auto broken = [](Faults faults) {
     std::string found;
@@ -376,6 +410,7 @@ TEST(SharedRingModel, what_is_broken_on_purpose_is_seen) {
   EXPECT_NE(broken({.nobody_asked = true}), "");
   EXPECT_NE(broken({.counter_late = true}), "");
   EXPECT_NE(broken({.tail_last = true}), "");
+  EXPECT_EQ(broken({.ignore_head = true}), "a sender writes over what was not given back");
 }
 
 }  // namespace

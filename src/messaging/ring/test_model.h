@@ -92,6 +92,9 @@ class StateSpace {
   std::unordered_set<std::size_t> met_;
 };
 
+// Who may die, at any step.
+enum class Death : std::uint8_t { Nobody, OfWriter, OfReader };
+
 struct Inspect {
   static void digest(const Writer& writer, Key& key) {
     for (const std::uint64_t value :
@@ -128,6 +131,10 @@ struct Inspect {
       key.add(plan.whole_with_[(plan.oldest_ + i) % FetchPlan::kMostSpans]);
   }
   static std::uint64_t tail(const FetchPlan& plan) { return plan.tail_; }
+  template <class Memory>
+  static std::uint64_t told(const BasicReader<Memory>& reader) {
+    return reader.told_;
+  }
   static void rebind(Writer& writer, std::span<std::byte> image) { writer.image_ = image; }
 };
 
