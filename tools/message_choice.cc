@@ -15,6 +15,9 @@ namespace verbena::tools {
 
 namespace {
 
+constexpr std::uint64_t kLittle = 8;  // a part of the memory of who has most
+constexpr std::uint32_t kMany = 64;   // senders
+
 using Row = const MessageRow*;
 
 std::string name_of(Row row) { return messaging::to_string(row->kind); }
@@ -33,7 +36,7 @@ bool enters(const MessageRow& row, MessageWish wish) {
 // The rows that a wish is about, each kind once, the best first.
 struct Contest {
   std::vector<Row> rows;
-  Row fastest = nullptr;
+  Row largest = nullptr;  // in memory, of many senders
   std::size_t alike = 1;  // so many of the first no number tells apart
 
   Contest(std::span<const MessageRow> all, PathChoice path, MessageWish wish) {
@@ -70,6 +73,8 @@ messaging::Requirements requirements_of(MessageWish wish) {
   wanted.lowest_latency = wish == MessageWish::Latency;
   wanted.many_small = wish == MessageWish::SmallMessages;
   wanted.large_without_copy = wish == MessageWish::LargeBandwidth;
+  wanted.little_memory = wish == MessageWish::ManySenders;
+  if (wanted.little_memory) wanted.senders = kMany;
   return wanted;
 }
 
@@ -110,15 +115,16 @@ void hold(Contest& contest, MessageWish wish) {
   // Rates of messages of one size alone can be compared.
   if (wish == MessageWish::LargeBandwidth) contest.keep_largest(size_of);
   else contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
+  if (wish == MessageWish::ManySenders) {
+    const auto [least, most] = std::ranges::minmax_element(contest.rows, {}, &MessageRow::receiver_bytes);
+    const std::uint64_t little = std::max((*most)->receiver_bytes / kLittle, (*least)->receiver_bytes);
+    contest.largest = *most;
+    std::erase_if(contest.rows, [&](Row row) { return row->receiver_bytes > little; });
+  }
   // By then single runs have chosen those, and tell nothing more.
   if (std::ranges::any_of(contest.rows, [](Row row) { return is_repeated(*row); }))
     std::erase_if(contest.rows, [](Row row) { return !is_repeated(*row); });
   contest.rank([](const MessageRow& row) { return -merit_of(row); });
-  contest.fastest = contest.rows.front();
-  if (wish != MessageWish::ManySenders) return;
-  const double half = contest.rows.front()->messages_per_second() / 2;
-  std::erase_if(contest.rows, [&](Row row) { return row->messages_per_second() < half; });
-  contest.rank([](const MessageRow& row) { return row.receiver_bytes; });
 }
 
 }  // namespace
@@ -154,8 +160,7 @@ Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, Mess
     return Error(ErrorCode::NotFound, fmt::format("nothing was measured over {} that tells of {}", words_for(path),
                                                   to_string(wish)));
   hold(contest, wish);
-  // Of memory there is no noise.
-  if (wish != MessageWish::ManySenders) prefer_simple(contest, wish);
+  prefer_simple(contest, wish);
   const MessageTest& test = contest.rows.front()->test;
   switch (wish) {
     case MessageWish::Latency: return choice(contest, fmt::format("for {} bytes, one way", test.size), latency_text);
@@ -167,7 +172,12 @@ Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, Mess
   MeasuredChoice made =
       choice(contest, fmt::format("of {} bytes from {} senders", test.size, test.senders),
              [](const MessageRow& row) { return memory_text(row) + " at the receiver for " + rate_text(row); });
-  made.reason += "; the least memory of those with at least half the rate of the fastest";
+  const Row largest = contest.largest;
+  if (made.row.receiver_bytes <= largest->receiver_bytes / kLittle)
+    made.reason += fmt::format("; the fastest of those with at most an eighth of the {} of {}", memory_text(*largest),
+                               name_of(largest));
+  else
+    made.reason += "; the least memory of all";
   return made;
 }
 
@@ -176,8 +186,6 @@ std::vector<std::size_t> contenders(std::span<const MessageRow> rows, MessageWis
   hold(contest, wish);
   if (contest.rows.size() < 2) return {};
   contest.rows.resize(std::min(contest.rows.size(), kContenders));
-  // It says how many messages are half.
-  if (std::ranges::find(contest.rows, contest.fastest) == contest.rows.end()) contest.rows.push_back(contest.fastest);
   std::vector<std::size_t> indices;
   for (const Row row : contest.rows) indices.push_back(static_cast<std::size_t>(row - rows.data()));
   return indices;

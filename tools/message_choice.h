@@ -36,8 +36,8 @@ struct MeasuredChoice {
 };
 // The best of the rows over that path. Latencies are compared at the smallest size measured, small messages at the
 // smallest and large ones at the largest that a single sender was measured at; many senders at the largest number of
-// them: of the kinds that carry at least half as many messages as the fastest, the one whose receiver has the least
-// memory. Where some were run several times, these alone count; of those that are alike it is the one that
+// them: the fastest of the kinds whose receivers have at most an eighth of the memory of that which has most, or else
+// the least of all. Where some were run several times, these alone count; of those that are alike it is the one that
 // messaging::recommend() names, or the first of the rows.
 // Errors: NotFound: no row measures such.
 Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, MessageWish wish, PathChoice path);

@@ -14,7 +14,9 @@ namespace verbena::tools {
 namespace {
 
 constexpr std::uint32_t kSizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
-constexpr std::uint32_t kSmall = 64;  // of tests by numbers of senders and threads
+constexpr std::uint32_t kSmall = 64;  // of tests by numbers of threads
+// By numbers of senders: as many as are in flight fill a ring of theirs, so that receives and rings hold as much.
+constexpr std::uint32_t kOfMany = 1024;
 constexpr std::uint32_t kSenders[] = {1, 4, 16, 64};
 constexpr std::uint32_t kThreads[] = {2, 4};
 constexpr std::uint32_t kBatch = 16;
@@ -45,7 +47,7 @@ MessageTest by_size(const messaging::Kind& kind, PathChoice path, MessageMeasure
 
 MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_t senders, std::uint32_t threads,
                       std::uint64_t iterations) {
-  MessageTest test = by_size(kind, path, MessageMeasure::Rate, kSmall, iterations);
+  MessageTest test = by_size(kind, path, MessageMeasure::Rate, threads > 1 ? kSmall : kOfMany, iterations);
   test.senders = senders;
   test.threads = threads;
   test.ring_bytes = kRingOfMany;

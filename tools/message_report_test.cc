@@ -53,19 +53,21 @@ TEST(MessageChoice, names_the_best_with_its_numbers_and_the_next_best) {
   EXPECT_EQ(recommend_measured(rows, MessageWish::LargeBandwidth, PathChoice::Roce)->row.kind, kRead);
 }
 
-TEST(MessageChoice, takes_little_memory_from_those_that_carry_half_of_the_fastest) {
+TEST(MessageChoice, takes_the_fastest_of_those_that_take_an_eighth_of_the_most_memory) {
   TestCosts half = kQuick, slow = kQuick;
-  half.gap.fixed *= 1.9, slow.gap.fixed *= 2.5;
+  half.gap.fixed *= 1.9, slow.gap.fixed *= 3;
   std::vector<MessageRow> rows{crowd(kPlain, 16, kQuick, 1000), crowd(kPlain, 64, kQuick, 64'000'000),
                                crowd(test_kind("shared-receive"), 64, half, 300'000),
                                crowd(test_kind("shared-write"), 64, slow, 100'000)};
   EXPECT_EQ(chosen(rows, MessageWish::ManySenders),
             "shared-receive: 300 kB at the receiver for 0.576 million messages/s of 64 bytes from 64 senders; next is "
-            "send-receive with 64.0 MB at the receiver for 1.08 million messages/s; the least memory of those with at "
-            "least half the rate of the fastest");
+            "shared-write with 100 kB at the receiver for 0.367 million messages/s; the fastest of those with at most "
+            "an eighth of the 64.0 MB of send-receive");
   rows.pop_back();
-  rows.push_back(crowd(test_kind("shared-write"), 64, half, 100'000));
+  rows.push_back(crowd(test_kind("shared-write"), 64, kQuick, 100'000));
   EXPECT_EQ(recommend_measured(rows, MessageWish::ManySenders, PathChoice::Roce)->row.kind, test_kind("shared-write"));
+  rows[1].receiver_bytes = 700'000;
+  EXPECT_THAT(chosen(rows, MessageWish::ManySenders), HasSubstr("; the least memory of all"));
 }
 
 TEST(MessageChoice, compares_only_what_can_be_compared) {
