@@ -30,6 +30,7 @@ svg text { font: 12px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill:
 svg .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
 .grid { stroke: var(--line); stroke-width: 1; } polyline, .key { fill: none; stroke-width: 2; }
 .key { stroke-width: 3; }
+polyline.dashed { stroke-width: 1; stroke-dasharray: 6 4; }
 polyline.s0, .key.s0 { stroke: var(--c0); } circle.s0, rect.s0 { fill: var(--c0); }
 polyline.s1, .key.s1 { stroke: var(--c1); } circle.s1 { fill: var(--c1); }
 polyline.s2, .key.s2 { stroke: var(--c2); } circle.s2 { fill: var(--c2); }

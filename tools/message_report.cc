@@ -44,6 +44,7 @@ struct View {
   bool (*takes)(const MessageRow&);
   double (*x)(const MessageRow&);
   double (*y)(const MessageRow&);
+  double (*predicted)(const MessageModel&, double x) = nullptr;
 };
 
 bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency; }
@@ -52,7 +53,8 @@ bool is_single_stream(const MessageRow& row) {
 }
 double size_of(const MessageRow& row) { return row.test.size; }
 
-// One series for each kind, in the order of the rows. Of several rows at one place the last counts.
+// One series for each kind, in the order of the rows, and what the model of it predicts. Of several rows at one place
+// the last counts.
 std::string figure_of(View view, const Rows& rows, PathChoice path) {
   std::vector<std::pair<messaging::Kind, std::map<double, double>>> kinds;
   for (const MessageRow& row : rows) {
@@ -68,9 +70,14 @@ std::string figure_of(View view, const Rows& rows, PathChoice path) {
   for (std::size_t part = 0; part < parts; ++part) {
     view.plot.series.clear();
     if (parts > 1) view.plot.title = fmt::format("{} ({} of {})", title, part + 1, parts);
-    for (std::size_t i = part * kinds.size() / parts; i < (part + 1) * kinds.size() / parts; ++i)
-      view.plot.series.push_back(
-          {messaging::to_string(kinds[i].first), {kinds[i].second.begin(), kinds[i].second.end()}});
+    for (std::size_t i = part * kinds.size() / parts; i < (part + 1) * kinds.size() / parts; ++i) {
+      const auto& [kind, points] = kinds[i];
+      PlotSeries series{messaging::to_string(kind), {points.begin(), points.end()}, {}};
+      if (view.predicted != nullptr)
+        if (const auto model = fit_message_model(rows, kind, path))
+          for (const auto& [x, y] : points) series.dashed.emplace_back(x, view.predicted(*model, x));
+      view.plot.series.push_back(std::move(series));
+    }
     figures += html_figure(svg_by_size(view.plot));
   }
   return figures;
@@ -107,8 +114,9 @@ std::string figures_by_number(const Rows& rows, PathChoice path, bool threads) {
 
 std::string figures_of(const Rows& rows, PathChoice path) {
   const std::string what = fmt::format(" by size, {}", words_for(path)), bytes = "bytes per message";
-  const View latency{{"Latency" + what, bytes, "µs", true, {}}, is_latency, size_of,
-                     [](const MessageRow& row) { return row.typical; }};
+  const View latency{{"Latency" + what, bytes, "µs (dashed: predicted)", true, {}}, is_latency, size_of,
+                     [](const MessageRow& row) { return row.typical; },
+                     [](const MessageModel& model, double x) { return model.one_way(static_cast<std::uint32_t>(x)); }};
   const View bandwidth{{"Bandwidth" + what, bytes, "MiB/s", true, {}}, is_single_stream, size_of,
                        [](const MessageRow& row) { return row.bytes_per_second() / kMebibyte; }};
   const View rate{{"Messages" + what, bytes, "messages per second", true, {}}, is_single_stream, size_of,

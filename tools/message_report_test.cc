@@ -168,6 +168,10 @@ TEST(MessageReport, shows_plots_choices_properties_models_and_numbers) {
   // Thirteen kinds have properties, three have a model, and each has its points.
   EXPECT_EQ(count(page, "buffered-write/reversed/read, 512 bytes: "), 3u);
   EXPECT_EQ(count(page, "send-receive, 16 senders: "), 2u);
+  // Whose latencies are just what the model says.
+  EXPECT_EQ(count(page, "dashed\" points"), 3u);
+  const std::size_t at = page.find("s0\" points=") + 11, dashed = page.find("s0 dashed\" points=") + 18;
+  EXPECT_EQ(page.substr(at, page.find('/', at) - at), page.substr(dashed, page.find('/', dashed) - dashed));
   for (const char* kind : {"direct-read/fenced", "buffered-write/offset", "shared-write", "buffered-read"})
     EXPECT_THAT(page, HasSubstr("<td class=\"word\">" + std::string(kind) + "</td>"));
   EXPECT_THAT(page, HasSubstr("send-receive: 2.01 µs for 8 bytes"));

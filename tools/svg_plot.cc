@@ -116,11 +116,12 @@ Scale y_scale(const Plot& plot, double top) {
   Scale y{0, 0, plot.log_y, kHeight - kBottom, top};
   double low = std::numeric_limits<double>::max(), high = 0;
   for (const PlotSeries& one : plot.series)
-    for (const auto& point : one.points) {
-      if (!shown(plot, point)) continue;
-      low = std::min(low, point.second);
-      high = std::max(high, point.second);
-    }
+    for (const auto& points : {one.points, one.dashed})
+      for (const auto& point : points) {
+        if (!shown(plot, point)) continue;
+        low = std::min(low, point.second);
+        high = std::max(high, point.second);
+      }
   if (high <= 0) low = high = 1;
   if (plot.log_y) {
     y.low = std::log2(std::pow(10, std::floor(std::log10(low))));
@@ -180,6 +181,10 @@ std::string svg_by_size(const Plot& plot) {
                           escape_markup(plot.bytes ? "bytes" : plot.x_name), point.second);
     }
     svg += fmt::format("<polyline class=\"s{}\" points=\"{}\"/>\n{}", i, path, dots);
+    path.clear();
+    for (const auto& point : plot.series[i].dashed)
+      if (shown(plot, point)) path += fmt::format("{:.1f},{:.1f} ", x.at(point.first), y.at(point.second));
+    if (!path.empty()) svg += fmt::format("<polyline class=\"s{} dashed\" points=\"{}\"/>\n", i, path);
     svg += legend.entry(i, plot.series[i].name);
   }
   return svg + "</svg>\n";

@@ -10,7 +10,8 @@ namespace verbena::tools {
 
 struct PlotSeries {
   std::string name;
-  std::vector<std::pair<double, double>> points;  // ascending x
+  std::vector<std::pair<double, double>> points;    // ascending x
+  std::vector<std::pair<double, double>> dashed{};  // likewise: what stands beside them
 };
 
 struct Plot {
@@ -20,8 +21,8 @@ struct Plot {
   bool bytes = true;  // x is: its labels are sizes; otherwise numbers of what x_name says
 };
 
-// Lines over a logarithmic x of powers of two. Points whose coordinate cannot be shown (x or a logarithmic y not above
-// 0) are left out.
+// Lines, and dashed ones without points, over a logarithmic x of powers of two. Points whose coordinate cannot be shown
+// (x or a logarithmic y not above 0) are left out.
 std::string svg_by_size(const Plot& plot);
 // Bars: `plot.series` holds one series of (upper edge, height), over a logarithmic x.
 std::string svg_histogram(const Plot& plot);
