@@ -163,7 +163,8 @@ void add_own(CLI::App& command, BenchFlags& flags) {
   const bool fetches = settings.verb == BenchVerb::Read || settings.verb == BenchVerb::Atomic;
   if (settings.verb != BenchVerb::Atomic) {
     const std::string usual = std::to_string(settings.size);
-    require_whole(command.add_option("-s,--size", flags.size, "Bytes per message (" + usual + ")"), 1, kMaxBenchSize);
+    require_bytes(command.add_option("-s,--size", flags.size, "Bytes per message, as 4096, 64k or 1M (" + usual + ")"),
+                  1, kMaxBenchSize);
     command.add_flag("-a,--all", settings.all_sizes, "All sizes from 2 to 2^23");
   } else {
     command.add_option("-A,--atomic_type", flags.atomic, "Which atomic operation")

@@ -35,10 +35,19 @@ std::vector<std::string> measures() { return {kMessageMeasureNames, std::end(kMe
 
 bool is_measure(const std::string& word) { return parse_message_measure(word).has_value(); }
 
+// An address, or a name with a domain or a port.
+bool looks_like_host(const std::string& word) { return word.find_first_of(".:") != std::string::npos; }
+
+// What a measure is called elsewhere leads to it.
+std::string measure_meant(const std::string& word) {
+  if (word == "bandwidth" || word == "throughput") return " (did you mean bw?)";
+  return did_you_mean(word, measures());
+}
+
 // Words that are none of the protocols, nor are meant to be.
 bool may_be_host(const std::string& word) {
   if (is_measure(word) || word.find('/') != std::string::npos || messaging::parse_kind(word)) return false;
-  if (word.find_first_of(".:") != std::string::npos) return true;
+  if (looks_like_host(word)) return true;
   std::vector<std::string> names;
   for (const messaging::Protocol one : messaging::all_protocols()) names.emplace_back(messaging::to_string(one));
   return nearest_word(word, names).empty();
@@ -46,9 +55,11 @@ bool may_be_host(const std::string& word) {
 
 std::string wrong_with_measure(const MessageFlags& flags) {
   if (flags.measure.empty() || is_measure(flags.measure)) return "";
-  const auto all = measures();
+  const std::string tests = list_words(measures());
+  if (looks_like_host(flags.measure))
+    return fmt::format("'{}' is no test: give one of {} before it, if it is the HOST", flags.measure, tests);
   return fmt::format("there is no test '{}'{}; tests are {}, and HOST comes behind", flags.measure,
-                     did_you_mean(flags.measure, all), list_words(all));
+                     measure_meant(flags.measure), tests);
 }
 
 std::string wrong_with_protocol(const MessageFlags& flags) {
@@ -57,6 +68,11 @@ std::string wrong_with_protocol(const MessageFlags& flags) {
   if (kind) return "";
   if (is_measure(flags.protocol))
     return fmt::format("'{}' is a test: give a PROTOCOL before it, one of {}", flags.protocol, protocols());
+  if (looks_like_host(flags.protocol))
+    return fmt::format("'{}' is no protocol: give PROTOCOL and MEASURE before it, if it is the HOST, or -a alone: {}",
+                       flags.protocol, protocols());
+  if (const std::string meant = measure_meant(flags.protocol); !meant.empty() && !messaging::parse_kind(flags.protocol))
+    return fmt::format("'{}' is no protocol{}; one comes before the test: {}", flags.protocol, meant, protocols());
   return kind.error().context();
 }
 
@@ -134,7 +150,8 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   const auto number = [&](const char* names, auto& to, const char* what, std::uint64_t min, std::uint64_t max) {
     require_whole(command.add_option(names, to, what), min, max);
   };
-  number("-s,--size", flags.size, "Bytes per message (8; for bw 65536)", 0, kMaxMessageSize);
+  require_bytes(command.add_option("-s,--size", flags.size, "Bytes per message, as 4096, 64k or 1M (8; for bw 65536)"),
+                0, kMaxMessageSize);
   command.add_flag("-a,--all", flags.all_sizes,
                    "All sizes from 1 to 2^20, for lat 0 too; without a MEASURE all tests of all protocols, or of one, "
                    "by size, over each path, from many senders and threads, as `verbena bench protocols`");
@@ -146,8 +163,10 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
          kMaxMessageThreads);
   number("--batch", flags.batch, "Messages handed over at once (1; for rate 16)", 1, kMaxMessageBatch);
   number("--window", flags.window, "Messages in flight (64)", 1, kMaxMessageWindow);
-  number("--ring", flags.ring, "Bytes of a ring, rounded up to a power of two (2^20, and what four messages take)", 1,
-         kMaxMessageRing);
+  require_bytes(command.add_option("--ring", flags.ring,
+                                   "Bytes of a ring, as 64k or 1M, rounded up to a power of two (2^20, and what four "
+                                   "messages take)"),
+                1, kMaxMessageRing);
   number("-I,--inline_size", flags.inline_size,
          "Messages up to that long go in the request (192, and what the device takes; of send-receive, "
          "shared-receive and direct-write)",
@@ -173,6 +192,7 @@ void place_words(MessageFlags& flags) {
 std::string check_message_flags(const MessageFlags& flags) {
   for (const auto& wrong : {wrong_with_protocol(flags), wrong_with_measure(flags)})
     if (!wrong.empty()) return wrong;
+  if (is_measure(flags.host)) return fmt::format("'{}' is a test, and one is named: give HOST there", flags.host);
   if (flags.here && !flags.host.empty()) return "--here starts a server, and HOST is one: give one of the two";
   if (flags.matrix()) return check_matrix(flags);
   if (!flags.report.empty()) return "--report is of all tests: give -a and no MEASURE";

@@ -26,6 +26,17 @@ Result<std::uint64_t> parse_whole(const std::string& text, std::uint64_t min, st
   return Error(ErrorCode::InvalidArgument, fmt::format("'{}' is no whole number from {} to {}", text, min, max));
 }
 
+Result<std::uint64_t> parse_bytes(const std::string& text, std::uint64_t min, std::uint64_t max) {
+  constexpr std::string_view kSuffixes = "kMG";
+  const std::size_t suffix = text.empty() ? kSuffixes.npos : kSuffixes.find(text.back());
+  if (suffix == kSuffixes.npos) return parse_whole(text, min, max);
+  const std::uint64_t unit = std::uint64_t{1} << 10 * (suffix + 1);
+  std::uint64_t count = 0;
+  if (parse(text.substr(0, text.size() - 1), std::uint64_t{0}, max / unit, count) && count * unit >= min)
+    return count * unit;
+  return parse_whole(text, min, max);  // which it is not
+}
+
 Result<double> parse_seconds(const std::string& text, double min, double max) {
   double value = 0;
   if (parse(text, min, max, value)) return value;  // a NaN is in no range
@@ -33,15 +44,28 @@ Result<double> parse_seconds(const std::string& text, double min, double max) {
                fmt::format("'{}' is no number of seconds from {} to {:.0f}", text, min, max));
 }
 
+namespace {
+
 // Rewritten in plain digits: the parser behind would take a leading zero for base eight.
-void require_whole(CLI::Option* option, std::uint64_t min, std::uint64_t max) {
-  const auto read = [min, max](std::string& text) -> std::string {
-    const auto value = parse_whole(text, min, max);
+template <class Parse>
+void rewrite(CLI::Option* option, std::uint64_t min, std::uint64_t max, Parse parse_number) {
+  const auto read = [=](std::string& text) -> std::string {
+    const auto value = parse_number(text, min, max);
     if (!value) return value.error().context();
     text = std::to_string(*value);
     return {};
   };
   option->transform(CLI::Validator(read, ""));
+}
+
+}  // namespace
+
+void require_whole(CLI::Option* option, std::uint64_t min, std::uint64_t max) {
+  rewrite(option, min, max, parse_whole);
+}
+
+void require_bytes(CLI::Option* option, std::uint64_t min, std::uint64_t max) {
+  rewrite(option, min, max, parse_bytes);
 }
 
 void require_seconds(CLI::Option* option, double min, double max) {

@@ -8,6 +8,7 @@
 
 #include "tools/digest.h"
 #include "tools/histogram.h"
+#include "tools/number_flags.h"
 #include "tools/ping_protocol.h"
 #include "tools/progress.h"
 
@@ -21,6 +22,17 @@ TEST(Digest, gives_the_digests_of_the_standard) {
   digest.add(std::as_bytes(std::span(text)).first(1));
   digest.add(std::as_bytes(std::span(text)).subspan(1));
   EXPECT_EQ(to_hex(digest.finish()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Bytes, may_be_given_in_powers_of_1024_within_their_range) {
+  const auto bytes = [](const char* text) { return parse_bytes(text, 1, std::uint64_t{4} << 30).value_or(0); };
+  EXPECT_EQ(bytes("4096"), 4096u);
+  EXPECT_EQ(bytes("64k"), 65536u);
+  EXPECT_EQ(bytes("1M"), 1u << 20);
+  EXPECT_EQ(bytes("4G"), std::uint64_t{4} << 30);
+  for (const char* wrong : {"", "k", "0k", "5G", "64K", "64kk", "-1k", " 1k", "1.5k", "99999999999999999999k"})
+    EXPECT_EQ(bytes(wrong), 0u) << wrong;
+  EXPECT_EQ(parse_bytes("5G", 1, 8).error().context(), "'5G' is no whole number from 1 to 8");
 }
 
 TEST(Histogram, keeps_percentiles_within_its_width) {

@@ -168,8 +168,9 @@ void add_tune_command(CLI::App& program, int& status) {
       "  verbena tune --goal rate             between two processes on this machine\n"
       "  verbena tune HOST --size 65536       with a `verbena bench message` there");
   add_message_client_flags(*command, flags->client);
-  require_whole(command->add_option("-s,--size", flags->settings.size, "Bytes per message")->capture_default_str(), 0,
-                kMaxMessageSize);
+  require_bytes(command->add_option("-s,--size", flags->settings.size, "Bytes per message, as 4096, 64k or 1M")
+                    ->capture_default_str(),
+                0, kMaxMessageSize);
   command->add_option("--goal", flags->goal, "What to have much of, or of latency little: latency, rate or bandwidth")
       ->check(CLI::IsMember({"latency", "rate", "bandwidth"}))
       ->capture_default_str();

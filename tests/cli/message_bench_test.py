@@ -240,7 +240,8 @@ def flags_that_mean_nothing_are_refused(setting):
         output, errors = setting.run("bench", "message", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
         check(errors.startswith("verbena bench message: "), errors)
-    numbers = [("-n", "0"), ("-s", "-1"), ("-s", "x"), ("-D", "0"), ("--senders", "0"), ("--threads", "65"),
+    numbers = [("-n", "0"), ("-s", "-1"), ("-s", "x"), ("-s", "64K"), ("-s", "64kk"), ("-s", "1G"),
+               ("-D", "0"), ("--senders", "0"), ("--threads", "65"),
                ("--batch", "0"), ("--window", "70000"), ("--ring", "0"), ("-p", "70000"), ("--timeout", "nan")]
     for flag, value in numbers:
         output, errors = setting.run("bench", "message", "send-receive", "bw", flag, value, status=2)
@@ -263,7 +264,11 @@ def words_nobody_knows_lead_to_those_there_are(setting):
              (("send-receive/fenced", "lat"), ["it has none"]), (("pigeons", "lat", "--here"), [protocols]),
              (("lat", "host"), ["'lat' is a test: give a PROTOCOL before it", "send-receive"]),
              (("send-receive", "latency"), ["no test 'latency'", "did you mean lat?", "tests are lat, bw, rate"]),
-             (("send-receive", "127.0.0.1"), ["no test '127.0.0.1'", "tests are lat, bw, rate, and HOST comes behind"]),
+             (("send-receive", "127.0.0.1"), ["'127.0.0.1' is no test", "give one of lat, bw, rate before it"]),
+             (("send-receive", "bandwidth", "host"), ["no test 'bandwidth'", "did you mean bw?"]),
+             (("127.0.0.1",), ["'127.0.0.1' is no protocol", "PROTOCOL and MEASURE before it"]),
+             (("latency",), ["'latency' is no protocol (did you mean lat?); one comes before the test: send-receive"]),
+             (("send-receive", "lat", "bw"), ["'bw' is a test"]),
              # Those that would otherwise wait for a client, or take them for hosts.
              (("-a", "send-recieve"), ["did you mean send-receive?"]), (("-a", "lat"), ["'lat' is a test"]),
              (("-a", "send-receive", "lat", ""), ["HOST: an empty word"]), (("",), ["PROTOCOL: an empty word"]),

@@ -208,7 +208,7 @@ def a_tuning_recommends_what_it_measured(setting):
 
 def what_makes_no_sense_is_refused(setting):
     cases = [(("tune", "--senders", "2"), 2, "--senders"), (("tune", "--goal", "speed"), 2, "speed"),
-             (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "64k"), 2, "'64k'"),
+             (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "65M"), 2, "'65M'"),
              (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
              (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),
              (("bench", "message", "-a", "--kinds", "direct-read,pigeons"), 2, "pigeons"),
