@@ -16,7 +16,6 @@ namespace verbena::tools {
 namespace {
 
 constexpr std::uint64_t kLittle = 8;  // a part of the memory of who has most
-constexpr std::uint32_t kMany = 64;   // senders
 
 using Row = const MessageRow*;
 
@@ -73,8 +72,6 @@ messaging::Requirements requirements_of(MessageWish wish) {
   wanted.lowest_latency = wish == MessageWish::Latency;
   wanted.many_small = wish == MessageWish::SmallMessages;
   wanted.large_without_copy = wish == MessageWish::LargeBandwidth;
-  wanted.little_memory = wish == MessageWish::ManySenders;
-  if (wanted.little_memory) wanted.senders = kMany;
   return wanted;
 }
 
@@ -89,7 +86,10 @@ void prefer_simple(Contest& contest, MessageWish wish) {
   const auto recommended = messaging::recommend(requirements_of(wish));
   const auto is_recommended = [&](Row row) { return recommended && row->kind == recommended->kind; };
   auto taken = std::find_if(rows.begin(), end, is_recommended);
-  if (taken == end) taken = std::min_element(rows.begin(), end);  // where they stand, the plainest first
+  if (wish == MessageWish::ManySenders)
+    taken = std::ranges::min_element(rows.begin(), end, {}, &MessageRow::receiver_bytes);
+  else if (taken == end)
+    taken = std::min_element(rows.begin(), end);  // where they stand, the plainest first
   std::rotate(rows.begin(), taken, taken + 1);
 }
 

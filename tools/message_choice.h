@@ -38,7 +38,7 @@ struct MeasuredChoice {
 // smallest and large ones at the largest that a single sender was measured at; many senders at the largest number of
 // them: the fastest of the kinds whose receivers have at most an eighth of the memory of that which has most, or else
 // the least of all. Where some were run several times, these alone count; of those that are alike it is the one that
-// messaging::recommend() names, or the first of the rows.
+// messaging::recommend() names, or the first of the rows; of many senders the one with the least memory.
 // Errors: NotFound: no row measures such.
 Result<MeasuredChoice> recommend_measured(std::span<const MessageRow> rows, MessageWish wish, PathChoice path);
 

@@ -66,6 +66,17 @@ TEST(MessageChoice, takes_the_fastest_of_those_that_take_an_eighth_of_the_most_m
   rows.pop_back();
   rows.push_back(crowd(test_kind("shared-write"), 64, kQuick, 100'000));
   EXPECT_EQ(recommend_measured(rows, MessageWish::ManySenders, PathChoice::Roce)->row.kind, test_kind("shared-write"));
+  // Of those that the runs do not tell apart, who takes least.
+  std::vector<MessageRow> runs[] = {{rows[2]}, {rows[3]}};
+  for (std::vector<MessageRow>& of_one : runs)
+    for (const double factor : {0.4, 2.5}) {
+      of_one.push_back(of_one.front());
+      of_one.back().elapsed.ns = std::llround(static_cast<double>(of_one.back().elapsed.ns) * factor);
+    }
+  std::vector<MessageRow> repeated{rows[1], middle_of(runs[0]), middle_of(runs[1])};
+  repeated[2].elapsed = repeated[1].elapsed + repeated[1].elapsed / 10;
+  EXPECT_THAT(chosen(repeated, MessageWish::ManySenders), HasSubstr("shared-write: 100 kB"));
+  EXPECT_THAT(chosen(repeated, MessageWish::ManySenders), HasSubstr("within the noise of these runs: shared-receive"));
   rows[1].receiver_bytes = 700'000;
   EXPECT_THAT(chosen(rows, MessageWish::ManySenders), HasSubstr("; the least memory of all"));
 }
