@@ -67,7 +67,8 @@ def the_page_is_whole(page, kinds):
     for plot in tree.iter(DRAWING + "svg"):
         lines = list(plot.iter(DRAWING + "polyline"))
         latency = plot.findtext(DRAWING + "title").startswith("Latency")  # and what is predicted of it
-        check(len(lines) == len(kinds) * (1 + latency) and all(len(line.get("points").split()) > 1 for line in lines), plot)
+        check(len(lines) == len(kinds) * (1 + latency), plot)
+        check(all(len(line.get("points").split()) > 1 for line in lines), plot)
     headings = [one.text for one in tree.iter(MARKUP + "h2")]
     check(headings == ["Which to take, by these numbers", "Over packets", "Over shared memory", "What each gives",
                        "A model of it", "Numbers"], headings)
