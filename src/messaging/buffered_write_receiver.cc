@@ -43,6 +43,10 @@ Result<void> BufferedWriteReceiver::open() {
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
   capacity_ = *capacity;
+  if (!has_atomic_tail(options().kind, device().info().order_in_write)) return {};
+  const ReliabilityOptions& granted = options().connection.reliability;
+  if (granted.max_dest_rd_atomic == 0) return needs_atomics("max_dest_rd_atomic is 0");
+  if ((granted.access & Access::RemoteAtomic) == Access::None) return needs_atomics("access has no RemoteAtomic");
   return {};
 }
 

@@ -65,6 +65,8 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
     return unsound("that does not hold its longest message");
   remote_ = theirs.memory;
   atomic_tail_ = has_atomic_tail(settled().kind, settled().order_in_write);
+  if (atomic_tail_ && remote_.address % ring::kWordBytes != 0) return unsound("at an address that no atomic takes");
+  if (atomic_tail_ && options().connection.reliability.max_rd_atomic == 0) return needs_atomics("max_rd_atomic is 0");
   zeros_ = geometry.memory_bytes();
   auto image = domain().allocate_memory(static_cast<std::size_t>(zeros_ + kRingLines), Access::LocalWrite);
   if (!image) return image.error();

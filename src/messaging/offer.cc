@@ -107,6 +107,12 @@ Kind without_order_in_write(const Kind& kind) {
   return other;
 }
 
+Error needs_atomics(const std::string& but) {
+  return Error(ErrorCode::InvalidArgument,
+               "messages by buffered-write/offset at a device that promises no order of WRITEs need atomics, and "
+               "ConnectionOptions::reliability." + but);
+}
+
 bool has_atomic_tail(const Kind& kind, bool order_in_write) {
   return kind.protocol == Protocol::BufferedWrite && kind.commit == Commit::Offset && !order_in_write;
 }

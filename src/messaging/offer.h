@@ -77,6 +77,7 @@ Kind without_order_in_write(const Kind& kind);
 // Of Offset: a WRITE moves the ring's tail where the receiver's device promises that it comes behind the others, and an
 // atomic where not: that is all the standard asks to come behind them, besides what completes at the receiver.
 bool has_atomic_tail(const Kind& kind, bool order_in_write);
+Error needs_atomics(const std::string& but);
 inline constexpr const char* kAtomicTail = "; an atomic moves the tail, as that device promises no order of WRITEs";
 
 }  // namespace verbena::messaging

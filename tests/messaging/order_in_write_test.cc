@@ -256,6 +256,32 @@ TEST_P(InNeedOfOrder, a_receiver_that_chose_what_its_device_does_not_promise_is_
   EXPECT_THAT(refusal, AllOf(HasSubstr("NotSupported"), HasSubstr(words)));
 }
 
+// Who takes all that a device has is not to know how many those are.
+TEST(OrderInWrite, a_device_of_few_reads_at_once_gives_as_many_as_it_has) {
+  Device device = must(open_standard(PathChoice::Roce, {.max_rd_atomic = 4}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  EXPECT_EQ(must(must(Connection::prepare(engine)).describe()).max_rd_atomic, 4);
+  expect_error(Connection::prepare(engine, {.reliability = {.max_rd_atomic = 5}}), ErrorCode::InvalidArgument,
+               "max_rd_atomic 5, at most 4");
+}
+
+TEST(OrderInWrite, an_offset_ring_whose_tail_atomics_move_is_refused_where_they_are_not_allowed) {
+  const Way way{*messaging::parse_kind("buffered-write/offset"), PathChoice::Roce};
+  Options none = options();
+  none.kind = way.kind;
+  none.connection.reliability.max_dest_rd_atomic = 0;
+  {
+    Device device = must(open_standard(way.path, kStandard));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    expect_error(Receiver::create(engine, none), ErrorCode::InvalidArgument, "atomics", "max_dest_rd_atomic is 0");
+    none.connection.reliability = {.access = Access::RemoteWrite};
+    expect_error(Receiver::create(engine, none), ErrorCode::InvalidArgument, "atomics", "no RemoteAtomic");
+  }
+  Ends ends = ends_on(kStandard, kStandard, way);
+  none.connection.reliability = {.max_rd_atomic = 0};
+  expect_error(ends.try_connect(none), ErrorCode::InvalidArgument, "atomics", "max_rd_atomic is 0");
+}
+
 TEST(OrderInWrite, our_own_device_promises_it_on_both_paths_before_it_is_opened_and_after) {
   for (const DeviceInfo& info : Device::list()) EXPECT_TRUE(info.order_in_write) << info.name;
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device that promises no more than the standard, around one that promises more: it takes WRITEs apart and has the
-// pieces of all that were posted one after the other arrive shuffled, while the program goes on. Words of 8 bytes
-// change at once, and a completion, an immediate, a SEND, a READ or an atomic comes behind all bytes before it.
+// pieces of all that were posted one after the other arrive shuffled, while the program goes on, and before READs and
+// atomics that were posted first. Words of 8 bytes change at once, of bytes that are written twice the second stay, and
+// a completion, an immediate, a SEND, a READ or an atomic comes behind all bytes before it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,6 +28,7 @@ struct StandardOptions {
   bool promises = false;  // says that it keeps the order inside a WRITE
   bool keeps = false;     // and keeps it
   std::uint64_t seed = 1;
+  std::uint8_t max_rd_atomic = 16;
   // After it has confirmed a connection: what the peer says meanwhile is there before the program hears of that.
   Duration looks_away{};
 };
@@ -38,6 +40,7 @@ class StandardContext final : public provider::Context {
         random_(options.seed) {
     info_.provider = "standard";
     info_.order_in_write = options.promises;
+    info_.max_rd_atomic = options.max_rd_atomic;
     info_.max_requests /= kMostPieces;
   }
 
@@ -191,7 +194,8 @@ class StandardContext final : public provider::Context {
         if (!context_.keeps_ && inner_.state() == QueuePairState::Rts && is_write(request)) {
           tear(request);
         } else if (!held_.empty()) {
-          hold_in_turn(request);
+          hold(request, 0, length_of(request), 0);
+          run_ = request.opcode >= SendOpcode::RdmaRead ? run_ + 1 : 0;
         } else if (const PostResult one = inner_.post_send({&request, 1}); !one) {
           result.status = one.status;
           return result;
@@ -260,19 +264,29 @@ class StandardContext final : public provider::Context {
       piece.id = kPieceId;
       piece.flags = has_flag(request.flags, SendFlags::Inline) ? SendFlags::Inline : SendFlags::None;
       for (std::size_t i = 0; i + 1 < edges.size(); ++i) {
-        hold(piece, edges[i], edges[i + 1], context_.random_.below(run_ + 1));
+        const std::size_t free = free_of(request.remote_address + edges[i], edges[i + 1] - edges[i]);
+        hold(piece, edges[i], edges[i + 1], context_.random_.below(free + 1));
         ++run_;
       }
       // An immediate goes with all of it, for its length; a completion alone with none of it: nothing is stored twice.
-      if (request.opcode == SendOpcode::RdmaWriteWithImmediate) return hold_in_turn(request);
-      if (!has_flag(request.flags, SendFlags::Signaled)) return;
-      hold(request, 0, 0, 0);
-      ++run_;
+      if (request.opcode == SendOpcode::RdmaWriteWithImmediate) {
+        hold(request, 0, bytes, 0);
+        run_ = 0;
+      } else if (has_flag(request.flags, SendFlags::Signaled)) {
+        hold(request, 0, 0, 0);
+        ++run_;
+      }
     }
 
-    void hold_in_turn(const SendRequest& request) {
-      hold(request, 0, length_of(request), 0);
-      run_ = 0;
+    // So many of the last store none of those bytes.
+    std::size_t free_of(std::uint64_t begin, std::uint64_t bytes) const {
+      std::size_t count = 0;
+      for (; count < run_; ++count) {
+        const SendRequest& other = held_[held_.size() - 1 - count].request;
+        const std::uint64_t length = other.id == kPieceId ? length_of(other) : is_write(other) ? 0 : 8;
+        if (other.remote_address < begin + bytes && begin < other.remote_address + length) break;
+      }
+      return count;
     }
 
     // That part of it goes later, before so many of the last.
