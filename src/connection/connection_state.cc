@@ -8,6 +8,7 @@
 #include "async/receive_pool_state.h"
 #include "connection/reject_reason.h"
 #include "device/queue_pair_steps.h"
+#include "device/wire_bytes.h"
 
 namespace verbena {
 
@@ -22,8 +23,7 @@ constexpr Duration kLongestPause = Duration::seconds(1);
 
 }  // namespace
 
-Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine,
-                                                                  const ConnectionOptions& options) {
+Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine, ConnectionOptions options) {
   AttachedDevice* const device = engine.find(options.device);
   if (device == nullptr)
     return Error(ErrorCode::InvalidArgument,
@@ -39,8 +39,13 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   if (options.flow_label > 0xfffff)
     return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
                                                  std::to_string(options.flow_label) + ", at most 1048575");
-  const ReliabilityOptions& asked = options.reliability;
+  if (options.path_mtu != 0 && !wire_bytes::is_path_mtu(options.path_mtu))
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: path_mtu " + std::to_string(options.path_mtu) +
+                                                 ", which is not 256, 512, 1024, 2048 or 4096");
+  ReliabilityOptions& asked = options.reliability;
   const std::uint8_t most = device->info().max_rd_atomic;
+  for (std::uint8_t* const reads : {&asked.max_rd_atomic, &asked.max_dest_rd_atomic})
+    if (*reads == ReliabilityOptions{}.max_rd_atomic) *reads = std::min(*reads, most);
   if (std::max(asked.max_rd_atomic, asked.max_dest_rd_atomic) > most)
     return Error(ErrorCode::InvalidArgument,
                  "prepare a connection: " +

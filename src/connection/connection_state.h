@@ -17,8 +17,7 @@ namespace verbena {
 class ConnectionState final : public Channel::Owner, private EventHandler {
  public:
   // In phase Prepared.
-  static Result<std::shared_ptr<ConnectionState>> prepare(EngineState& engine,
-                                                          const ConnectionOptions& options);
+  static Result<std::shared_ptr<ConnectionState>> prepare(EngineState& engine, ConnectionOptions options);
   ~ConnectionState() override;
   // The connection is being destroyed: ends what is in flight, and tells it, while the owner still points here; then
   // leaves the device. Only those who wait below still hold this; they end as Cancelled. May be repeated.

@@ -21,7 +21,7 @@ Result<ConnectionDescription> ConnectionState::describe(std::span<const std::byt
   ConnectionDescription own;
   if (auto ok = own.set_user_data(user_data); !ok) return ok.error();
   own.address = {device_.info().address, channel_->qpn(), *told_psn_, device_.info().active_mtu};
-  if (options_.path_mtu != 0) own.address.mtu = options_.path_mtu;
+  if (options_.path_mtu != 0) own.address.mtu = std::min(own.address.mtu, options_.path_mtu);
   own.max_rd_atomic = options_.reliability.max_rd_atomic;
   own.max_dest_rd_atomic = options_.reliability.max_dest_rd_atomic;
   return own;

@@ -84,13 +84,14 @@ Result<QueuePairAddress> load_address(const std::byte* p, const char* name) {
   return out;
 }
 
+bool is_path_mtu(std::uint32_t bytes) { return std::has_single_bit(bytes) && bytes >= 256 && bytes <= 4096; }
+
 std::string impossible_field(const QueuePairAddress& address) {
-  constexpr std::uint32_t kSmallestMtu = 256, kLargestMtu = 4096;
   const auto& [gid, qpn, psn, mtu] = address;
   if (gid.is_zero() || gid == Gid::from_ipv4(0, 0, 0, 0)) return "GID is zero";
   if (qpn <= kGsiQpn || qpn == kMulticastQpn)
     return "queue pair number " + std::to_string(qpn.value()) + " is none that is connected to";
-  if (mtu != 0 && (!std::has_single_bit(mtu) || mtu < kSmallestMtu || mtu > kLargestMtu))
+  if (mtu != 0 && !is_path_mtu(mtu))
     return "MTU " + std::to_string(mtu) + " is not 256, 512, 1024, 2048 or 4096";
   return {};
 }

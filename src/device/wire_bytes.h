@@ -34,6 +34,7 @@ inline constexpr std::size_t kAddressBytes = 28;
 void store_address(std::byte* p, const QueuePairAddress& address);
 // An MTU of 0, which is not told, passes. Errors: CorruptData (a field has a value that no queue pair has).
 Result<QueuePairAddress> load_address(const std::byte* p, const char* name);
+bool is_path_mtu(std::uint32_t bytes);
 // The field that no queue pair to be connected to can have, and its value; empty when all are fine. An MTU of 0 passes.
 std::string impossible_field(const QueuePairAddress& address);
 

@@ -141,6 +141,19 @@ TEST(Mistakes, more_reads_at_once_are_asked_for_than_the_device_has) {
   must(Connection::prepare(pair.engine, {.reliability = {.max_rd_atomic = 0, .max_dest_rd_atomic = 0}}));
 }
 
+TEST(Mistakes, a_path_mtu_that_no_path_has_is_refused_and_one_above_the_devices_is_its_own) {
+  Pair pair;
+  for (const std::uint32_t wrong : {1u, 128u, 1500u, 8192u}) {
+    const std::string value = std::to_string(wrong);
+    expect_error(Connection::prepare(pair.engine, {.path_mtu = wrong}), ErrorCode::InvalidArgument, "path_mtu",
+                 value.c_str());
+  }
+  Connection connection = must(Connection::prepare(pair.engine, {.path_mtu = 4096}));
+  const auto bytes = must(connection.describe()).to_bytes();
+  EXPECT_EQ(must(ConnectionDescription::from_bytes(bytes)).address.mtu,
+            std::min(4096u, pair.client.info().active_mtu));
+}
+
 // A registration names addresses, but those of a program that made a mistake stand for nothing.
 TEST(Mistakes, memory_is_registered_where_none_is_mapped) {
   Device device = must(Device::open());

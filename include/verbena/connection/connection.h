@@ -37,7 +37,7 @@ struct ConnectionOptions {
   ReliabilityOptions reliability{};               // a dead peer is noticed within a second by default
   Device* device = nullptr;                       // one of the engine's; nullptr: its first
   ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
-  std::uint32_t path_mtu = 0;                     // bytes per packet at most; 0: what both devices can do
+  std::uint32_t path_mtu = 0;  // bytes per packet at most: 256, 512, 1024, 2048, 4096; 0: what both devices can do
   // Of the same device, outlives the connection: messages take their receives from there, and receive() is refused.
   ReceivePool* receive_pool = nullptr;
   Duration connect_timeout = Duration::seconds(5);

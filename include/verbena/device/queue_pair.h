@@ -48,7 +48,7 @@ struct ReliabilityOptions {
   std::uint8_t rnr_retry = 7;    // RNR answers before RnrRetryExceeded; 0..6, 7: for ever
   std::uint8_t min_rnr_timer =
       12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms)
-  // At most DeviceInfo::max_rd_atomic each. A connection takes the smaller of what its two ends say.
+  // At most DeviceInfo::max_rd_atomic each; to a connection 16 is that, where less. Of its two ends' the smaller holds.
   std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
   std::uint8_t max_dest_rd_atomic = 16;  // READ and atomics of the peer we serve at once
   Access access = Access::All;  // what the peer may do through this queue pair, within its regions' rights
