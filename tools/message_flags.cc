@@ -39,9 +39,13 @@ bool is_measure(const std::string& word) { return parse_message_measure(word).ha
 bool looks_like_host(const std::string& word) { return word.find_first_of(".:") != std::string::npos; }
 
 // What a measure is called elsewhere leads to it.
-std::string measure_meant(const std::string& word) {
+std::string measure_called(const std::string& word) {
   if (word == "bandwidth" || word == "throughput") return " (did you mean bw?)";
-  return did_you_mean(word, measures());
+  return word == "latency" ? " (did you mean lat?)" : "";
+}
+std::string measure_meant(const std::string& word) {
+  const std::string called = measure_called(word);
+  return called.empty() ? did_you_mean(word, measures()) : called;
 }
 
 // Words that are none of the protocols, nor are meant to be.
@@ -71,7 +75,7 @@ std::string wrong_with_protocol(const MessageFlags& flags) {
   if (looks_like_host(flags.protocol))
     return fmt::format("'{}' is no protocol: give PROTOCOL and MEASURE before it, if it is the HOST, or -a alone: {}",
                        flags.protocol, protocols());
-  if (const std::string meant = measure_meant(flags.protocol); !meant.empty() && !messaging::parse_kind(flags.protocol))
+  if (const std::string meant = measure_called(flags.protocol); !meant.empty())
     return fmt::format("'{}' is no protocol{}; one comes before the test: {}", flags.protocol, meant, protocols());
   return kind.error().context();
 }

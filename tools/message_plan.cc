@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::uint32_t kSizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
 constexpr std::uint32_t kSmall = 64;  // of tests by numbers of threads
-// By numbers of senders: as many as are in flight fill a ring of theirs, so that receives and rings hold as much.
+// By numbers of senders: a ring of theirs holds those that are in flight, and little more than receives do.
 constexpr std::uint32_t kOfMany = 1024;
 constexpr std::uint32_t kSenders[] = {1, 4, 16, 64};
-constexpr std::uint32_t kThreads[] = {2, 4};
+constexpr std::uint32_t kThreads[] = {1, 2, 4};
 constexpr std::uint32_t kBatch = 16;
 // What one test moves at most, and has in flight at most.
 constexpr std::uint64_t kBytesOfTest = 64 << 20, kBytesInFlight = 4 << 20;
-constexpr std::uint64_t kRing = 1 << 20, kRingOfMany = 64 << 10;
+constexpr std::uint64_t kRing = 1 << 20, kRingOfMany = 128 << 10;
 constexpr std::uint64_t kHeaderBytes = 64;
 // Of a run that decides: long enough to tell, and at most so many times the messages of the first.
 constexpr Duration kEnough = Duration::milliseconds(50);
@@ -45,9 +45,9 @@ MessageTest by_size(const messaging::Kind& kind, PathChoice path, MessageMeasure
   return test;
 }
 
-MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_t senders, std::uint32_t threads,
-                      std::uint64_t iterations) {
-  MessageTest test = by_size(kind, path, MessageMeasure::Rate, threads > 1 ? kSmall : kOfMany, iterations);
+MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_t size, std::uint32_t senders,
+                      std::uint32_t threads, std::uint64_t iterations) {
+  MessageTest test = by_size(kind, path, MessageMeasure::Rate, size, iterations);
   test.senders = senders;
   test.threads = threads;
   test.ring_bytes = kRingOfMany;
@@ -98,9 +98,9 @@ std::vector<MessageTest> tests_of(const MessagePlan& plan, PathChoice path) {
     tests.push_back(by_size(kind, path, MessageMeasure::Rate, kSizes[0], plan.iterations));
     tests.back().batch = kBatch;
     for (const std::uint32_t senders : kSenders)
-      tests.push_back(by_number(kind, path, senders, 1, plan.iterations));
+      tests.push_back(by_number(kind, path, kOfMany, senders, 1, plan.iterations));
     for (const std::uint32_t threads : kThreads)
-      tests.push_back(by_number(kind, path, 1, threads, plan.iterations));
+      tests.push_back(by_number(kind, path, kSmall, 1, threads, plan.iterations));
   }
   return tests;
 }

@@ -37,13 +37,13 @@ TEST(MessagePlan, has_every_protocol_by_size_batch_senders_and_threads_over_both
       EXPECT_EQ(test.path, path);
       EXPECT_GE(test.iterations, 8u);
       EXPECT_LE(test.iterations * test.size, std::max<std::uint64_t>(64 << 20, 8 * test.size));
-      EXPECT_GE(test.ring_bytes, 4u * test.size);
+      EXPECT_GE(test.ring_bytes, std::uint64_t{test.window} * test.size);
       EXPECT_TRUE(test.measure != MessageMeasure::Latency || test.senders * test.threads * test.batch == 1);
       different.insert({to_string(test.kind), test.measure, test.size, test.senders, test.threads, test.batch,
                         test.ring_bytes});
     }
     EXPECT_EQ(different.size(), tests_of(plan, path).size());
-    EXPECT_EQ(different.size(), compared_kinds().size() * (6 + 6 + 1 + 4 + 2));
+    EXPECT_EQ(different.size(), compared_kinds().size() * (6 + 6 + 1 + 4 + 3));
   }
   EXPECT_EQ(count_tests(plan), all);
 }

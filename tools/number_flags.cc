@@ -27,14 +27,16 @@ Result<std::uint64_t> parse_whole(const std::string& text, std::uint64_t min, st
 }
 
 Result<std::uint64_t> parse_bytes(const std::string& text, std::uint64_t min, std::uint64_t max) {
-  constexpr std::string_view kSuffixes = "kMG";
+  constexpr std::string_view kSuffixes = "kmgKMG";
   const std::size_t suffix = text.empty() ? kSuffixes.npos : kSuffixes.find(text.back());
-  if (suffix == kSuffixes.npos) return parse_whole(text, min, max);
-  const std::uint64_t unit = std::uint64_t{1} << 10 * (suffix + 1);
+  const bool is_plain = suffix == kSuffixes.npos;
+  const std::uint64_t unit = is_plain ? 1 : std::uint64_t{1} << 10 * (suffix % 3 + 1);
   std::uint64_t count = 0;
-  if (parse(text.substr(0, text.size() - 1), std::uint64_t{0}, max / unit, count) && count * unit >= min)
+  if (parse(is_plain ? text : text.substr(0, text.size() - 1), std::uint64_t{0}, max / unit, count) &&
+      count * unit >= min)
     return count * unit;
-  return parse_whole(text, min, max);  // which it is not
+  return Error(ErrorCode::InvalidArgument,
+               fmt::format("'{}' is no number of bytes, as 4096, 64K or 1M, from {} to {}", text, min, max));
 }
 
 Result<double> parse_seconds(const std::string& text, double min, double max) {

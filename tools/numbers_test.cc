@@ -27,12 +27,12 @@ TEST(Digest, gives_the_digests_of_the_standard) {
 TEST(Bytes, may_be_given_in_powers_of_1024_within_their_range) {
   const auto bytes = [](const char* text) { return parse_bytes(text, 1, std::uint64_t{4} << 30).value_or(0); };
   EXPECT_EQ(bytes("4096"), 4096u);
-  EXPECT_EQ(bytes("64k"), 65536u);
+  for (const char* same : {"64k", "64K"}) EXPECT_EQ(bytes(same), 65536u);
   EXPECT_EQ(bytes("1M"), 1u << 20);
   EXPECT_EQ(bytes("4G"), std::uint64_t{4} << 30);
-  for (const char* wrong : {"", "k", "0k", "5G", "64K", "64kk", "-1k", " 1k", "1.5k", "99999999999999999999k"})
+  for (const char* wrong : {"", "k", "0k", "5G", "64kB", "64kk", "-1k", " 1k", "1.5k", "99999999999999999999k"})
     EXPECT_EQ(bytes(wrong), 0u) << wrong;
-  EXPECT_EQ(parse_bytes("5G", 1, 8).error().context(), "'5G' is no whole number from 1 to 8");
+  EXPECT_EQ(parse_bytes("5G", 1, 8).error().context(), "'5G' is no number of bytes, as 4096, 64K or 1M, from 1 to 8");
 }
 
 TEST(Histogram, keeps_percentiles_within_its_width) {

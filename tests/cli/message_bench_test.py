@@ -240,7 +240,7 @@ def flags_that_mean_nothing_are_refused(setting):
         output, errors = setting.run("bench", "message", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
         check(errors.startswith("verbena bench message: "), errors)
-    numbers = [("-n", "0"), ("-s", "-1"), ("-s", "x"), ("-s", "64K"), ("-s", "64kk"), ("-s", "1G"),
+    numbers = [("-n", "0"), ("-s", "-1"), ("-s", "x"), ("-s", "64kB"), ("-s", "64kk"), ("-s", "1G"),
                ("-D", "0"), ("--senders", "0"), ("--threads", "65"),
                ("--batch", "0"), ("--window", "70000"), ("--ring", "0"), ("-p", "70000"), ("--timeout", "nan")]
     for flag, value in numbers:
