@@ -205,7 +205,6 @@ bool EngineState::resume_due() {
 
 void EngineState::spawn(Task<void> task) {
   static_cast<void>(task.child());  // not empty
-  static_cast<void>(task.child());
   Spawned& spawned = spawned_.emplace_back(std::move(task));
   spawned.place = std::prev(spawned_.end());
   spawned.bind(*this, &EngineState::begin);

@@ -4,8 +4,8 @@
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
-#include <asio/experimental/deferred.hpp>
 #include <asio/experimental/awaitable_operators.hpp>
+#include <asio/experimental/deferred.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_future.hpp>
 #include <chrono>
@@ -195,17 +195,22 @@ TEST(Asio, what_is_started_after_the_service_was_stopped_is_refused_by_its_handl
     expect_error(outcome, ErrorCode::Cancelled, "stopped");
     ++refused;
   });
+  const auto succeed = []() -> Task<Result<void>> { co_return Result<void>{}; };
+  before->async_run(succeed(), [&](const std::exception_ptr& why, const Result<void>& got) {
+    expect_aborted(why);
+    expect_error(got, ErrorCode::Cancelled, "stopped");
+  });
   EXPECT_EQ(refused, 0);  // posted, as always
   h.run();
-  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(refused, 3);
   EXPECT_TRUE(receive.in_flight());
   before.reset();
   std::move(late)([&](const std::exception_ptr& why, Result<Connection> got) {
     expect_aborted(why);
-    expect_error(got, ErrorCode::Cancelled);
+    expect_error(got, ErrorCode::Cancelled, "stopped");
   });
   h.run();
-  EXPECT_EQ(refused, 3);
+  EXPECT_EQ(refused, 4);
   EXPECT_FALSE(ran);
 }
 

@@ -77,6 +77,8 @@ TEST_F(MovedFromDeathTest, objects_of_verbs) {
   const QueuePair kept_pair = take(pair);
   const SharedReceiveQueue kept_shared = take(shared);
   EXPECT_DEATH(static_cast<void>(domain.allocate_memory(64)), "uses a ProtectionDomain that was moved from");
+  EXPECT_DEATH(static_cast<void>(device.create_queue_pair(domain, completions, completions)),
+               "uses a ProtectionDomain that was moved from");
   EXPECT_DEATH(static_cast<void>(completions.poll_one()), "uses a CompletionQueue that was moved from");
   EXPECT_DEATH(static_cast<void>(pair.query()), "uses a QueuePair that was moved from");
   EXPECT_DEATH(static_cast<void>(pair.post_send(std::span<const SendRequest>{})),

@@ -181,24 +181,25 @@ class Pending : public Unfinished {
   std::optional<Body> body_;
 };
 
-// What stands beside an exception.
+// What stands beside an exception: an error that says `why` where that can be, so that nothing looks like a success.
 template <class T>
-T no_value() {
-  if constexpr (std::is_default_constructible_v<T>)
-    return T();
+T no_value(const char* why) {
+  if constexpr (std::is_constructible_v<T, Error>)
+    return T(Error(ErrorCode::Cancelled, why));
   else
-    return T(Error(ErrorCode::Cancelled, "the task ended with an exception"));
+    return T();
 }
 
 // Nobody would run the task.
 template <class T, class Handler>
 void refuse_to_run(Pending<Handler>& pending) {
-  const auto why = std::make_exception_ptr(std::system_error(asio::error::make_error_code(
-      asio::error::operation_aborted), "run a task on a Service that was stopped"));
+  constexpr const char* kWhat = "run a task on a Service that was stopped";
+  const auto why = std::make_exception_ptr(
+      std::system_error(asio::error::make_error_code(asio::error::operation_aborted), kWhat));
   if constexpr (std::is_void_v<T>)
     pending.post(why);
   else
-    pending.post(why, no_value<T>());
+    pending.post(why, no_value<T>(kWhat));
 }
 
 template <class T>
@@ -226,7 +227,7 @@ Task<void> run_and_post(Task<T> task, std::unique_ptr<Pending<Handler>> pending)
       value.emplace(co_await task);
     } catch (...) {
       exception = std::current_exception();
-      value.emplace(no_value<T>());
+      value.emplace(no_value<T>("the task ended with an exception"));
     }
     pending->post(exception, std::move(*value));
   }

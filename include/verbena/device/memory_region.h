@@ -34,7 +34,7 @@ std::string_view to_string(PageKind kind);
 // a completion says so.
 // Peers of this host map what was allocated with remote rights, where the device shares memory with them: they read and
 // write it without this process, as far as access() goes, until the region or the connection ends; Access::NoDirect
-// forbids it. A forked child does not have such memory.
+// forbids it. A forked child does not have such memory. One that was moved from is empty.
 class MemoryRegion {
  public:
   MemoryRegion() = default;  // empty

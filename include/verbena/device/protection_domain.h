@@ -44,7 +44,7 @@ class ProtectionDomain {
   // Number of the domain on its device.
   std::uint32_t id() const { return id_; }
   // For the library.
-  bool is_of(const provider::Context& context) const { return context_ == &context; }
+  bool is_of(const provider::Context& context) const { return context_.pointer() == &context; }
 
  private:
   friend class Device;

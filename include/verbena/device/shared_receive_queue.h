@@ -50,7 +50,7 @@ class SharedReceiveQueue {
   // Number of the queue on its device, as in DeviceEvent::shared_receive_queue.
   std::uint32_t id() const { return id_; }
   // For the library.
-  bool is_of(const provider::Context& context) const { return context_ == &context; }
+  bool is_of(const provider::Context& context) const { return context_.pointer() == &context; }
 
  private:
   friend class Device;
