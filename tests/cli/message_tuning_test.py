@@ -12,7 +12,7 @@ from command import PATIENCE, Server, check, main, say
 
 MARKUP = "{http://www.w3.org/1999/xhtml}"
 DRAWING = "{http://www.w3.org/2000/svg}"
-TESTS = 6 + 6 + 1 + 4 + 2  # of a kind over a path: by size two ways, a batch, by senders, by threads
+TESTS = 6 + 6 + 1 + 4 + 3  # of a kind over a path: by size two ways, a batch, by senders, by threads
 WISHES = {"lowest latency", "most small messages", "most bytes in large messages", "many senders, little memory"}
 
 ALL = {"send-receive", "shared-receive", "direct-write", "buffered-write", "shared-write", "direct-read",
