@@ -53,6 +53,19 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     return run
 
 
+def verbs(op, test, iterations, path="lo"):
+    """8 bytes by verbs. Of a rate 512 are outstanding, posted by 128, with one completion for each list."""
+    def run(lab):
+        near, far, here, there = hosts(lab, path)
+        program = lab.program("bench_verbs")
+        options = ["--transport", "local" if path == "local" else "udp", "--op", op, "--test", test, "--size", "8",
+                   "--iterations", str(iterations), "--depth", "512", "--list", "128", "--rcvbuf", str(RCVBUF)]
+        text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
+                        [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
+        return metric(text, "figure.p50" if test == "latency" else "figure")
+    return run
+
+
 def message(protocol, test, size, iterations, path="local", depth=64, batch=1, name=None):
     """A message protocol; `name`: of the bandwidth's further figures."""
     def run(lab):
@@ -186,9 +199,12 @@ BULK = {"4KiB": (4096, 400000), "64KiB": (65536, 100000), "1MiB": (MIB, 8000), "
 
 def _local():
     """What goes through the memory of one host, and what is measured beside it."""
-    found = {"local-send-8B": verbena("send", "latency", 8, 300000, path="local"),
+    found = {"local-send-8B": verbs("send", "latency", 300000, "local"),
+             "local-send-8B-operations": verbena("send", "latency", 8, 300000, path="local"),
              "local-write-8B": verbena("write", "latency", 8, 300000, path="local"),
-             "local-send-8B-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=128, path="local"), 8),
+             "local-send-8B-rate": verbs("send", "rate", 5000000, "local"),
+             "local-send-8B-operations-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=128, path="local"),
+                                                   8),
              "ucx-posix-tag": ucx("tag_lat", 8, 300000, "posix"),
              "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
              "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
@@ -239,17 +255,20 @@ FIGURES = {
     **_local(),
     **_messages(),
     "line": limit("line", "line.process.rtt.p50"),
-    "udp-send-8B": verbena("send", "latency", 8, 50000),
-    "udp-write-8B": verbena("write", "latency", 8, 50000),
-    "udp-send-8B-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=128), 8),
+    "udp-send-8B": verbs("send", "latency", 50000),
+    "udp-send-8B-operations": verbena("send", "latency", 8, 50000),
+    "udp-write-8B": verbs("write", "latency", 50000),
+    "udp-write-8B-operations": verbena("write", "latency", 8, 50000),
+    "udp-send-8B-rate": verbs("send", "rate", 3000000),
+    "udp-send-8B-operations-rate": rate(verbena("send", "bandwidth", 8, 600000, depth=128), 8),
     "udp-send-1MiB": verbena("send", "bandwidth", MIB, 2000),
     "udp-write-1MiB": verbena("write", "bandwidth", MIB, 2000),
     "udp-write-1MiB-1KiB": verbena("write", "bandwidth", MIB, 1500, mtu=1024),
     "udp-write-1MiB-calls": verbena("write", "bandwidth", MIB, 500, name="figure.system_calls"),
     "udp-read-1MiB": verbena("read", "bandwidth", MIB, 2000),
     "udp-read-1MiB-1KiB": verbena("read", "bandwidth", MIB, 1500, mtu=1024),
-    "veth-send-8B": verbena("send", "latency", 8, 50000, path="veth"),
-    "veth-write-8B": verbena("write", "latency", 8, 50000, path="veth"),
+    "veth-send-8B": verbs("send", "latency", 50000, "veth"),
+    "veth-write-8B": verbs("write", "latency", 50000, "veth"),
     "veth-write-1MiB": verbena("write", "bandwidth", MIB, 2000, path="veth"),
     "veth-read-1MiB": verbena("read", "bandwidth", MIB, 2000, path="veth"),
     "veth-udp-pingpong": ping_pong("udp", "veth"),
@@ -287,6 +306,8 @@ def _local_rows():
     yield Row("local.send.8B.latency", "us", "local-send-8B", "line", "<= against + 0.3")
     for peer in ("ucx-posix-tag", "ucx-posix-am", "uct-posix-am"):
         yield Row("local.send.8B.latency", "us", "local-send-8B", peer, "<= 1")
+    yield Row("local.send.8B.operations.latency", "us", "local-send-8B-operations", "ucx-posix-tag", "<= 1")
+    yield Row("local.send.8B.operations.rate", "M/s", "local-send-8B-operations-rate", "ucx-posix-am-rate", ">= 1")
     yield Row("local.write.8B.latency", "us", "local-write-8B", "line", "<= against + 0.06")
     yield Row("local.write.8B.latency", "us", "local-write-8B", "ucx-posix-put", "<= 1")
     yield Row("local.send.8B.rate", "M/s", "local-send-8B-rate", goal=">= 10")
@@ -339,6 +360,7 @@ def _rows():
         yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", "bare-udp-pingpong", "<= 1.3")
         for peer in ("busy-tcp-pingpong", ucx_peer):
             yield Row(f"udp.{op}.8B.latency", "us", f"udp-{op}-8B", peer, "<= 1")
+        yield Row(f"udp.{op}.8B.operations.latency", "us", f"udp-{op}-8B-operations", ucx_peer, "<= 1")
     for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
         yield Row(f"udp.{op}.1MiB.bandwidth", "GB/s", f"udp-{op}-1MiB", "framed-ceiling-4KiB", goal)
         yield Row(f"udp.{op}.1MiB.mtu1024.bandwidth", "GB/s", f"udp-{op}-1MiB-1KiB", "framed-ceiling-1KiB", goal)
@@ -350,6 +372,7 @@ def _rows():
     yield Row("udp.send.1MiB.bandwidth", "GB/s", "udp-send-1MiB", "ucx-tcp-tag-bw", ">= 1")
     yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "bare-packet-rate", ">= 0.8")
     yield Row("udp.send.8B.rate", "M/s", "udp-send-8B-rate", "ucx-tcp-tag-rate", ">= 1")
+    yield Row("udp.send.8B.operations.rate", "M/s", "udp-send-8B-operations-rate", "ucx-tcp-tag-rate", ">= 1")
     for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
         yield Row(f"veth.{op}.1MiB.bandwidth", "GB/s", f"veth-{op}-1MiB", "veth-ceiling", goal)
     for op in ("send", "write"):

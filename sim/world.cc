@@ -6,7 +6,8 @@
 namespace verbena::sim {
 
 Gid World::address_of(const Options& options, std::uint8_t node) {
-  if (!options.ipv6) return Gid::from_ipv4(10, 0, 0, static_cast<std::uint8_t>(node + 1));
+  // Of loopback, where a window is wider; IPv6 is that of any network.
+  if (!options.ipv6) return Gid::from_ipv4(127, 0, 0, static_cast<std::uint8_t>(node + 1));
   Gid gid;
   gid.bytes[0] = 0xfd;
   gid.bytes[15] = static_cast<std::uint8_t>(node + 1);

@@ -101,13 +101,10 @@ void ConnectionState::drop_id() {
 
 Result<void> ConnectionState::check_reachable(const Gid& remote) const {
   const Gid& own = device_.info().address;
-  const auto is_loopback = [](const Gid& g) {
-    return g.is_ipv4() ? g.bytes[12] == 127 : g == *Gid::parse("::1");
-  };
   if (own.is_ipv4() != remote.is_ipv4())
     return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() + ": the device has the address " +
                                              own.to_string() + ", which is of the other IP version");
-  if (is_loopback(own) && !is_loopback(remote))
+  if (own.is_loopback() && !remote.is_loopback())
     return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() +
                                              ": the device has the loopback address " + own.to_string() +
                                              "; open one on an address of that network");

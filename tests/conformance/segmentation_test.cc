@@ -243,6 +243,82 @@ TEST(Requester, short_messages_are_held_back_by_their_number_and_long_ones_by_th
   EXPECT_EQ(other.take_all().size(), 4u);
 }
 
+Given with_deep_queue() {
+  Given given;
+  given.capabilities.max_send_requests = 1024;
+  given.cq_entries = 1024;
+  given.transport.initial_window_packets = 1024;
+  return given;
+}
+// The same between two addresses of one host.
+Given on_loopback() {
+  Given given = with_deep_queue();
+  given.device = Gid::from_ipv4(127, 0, 0, 1);
+  given.peer = Gid::from_ipv4(127, 0, 0, 2);
+  return given;
+}
+// So many WRITEs; the device hears of them all at once.
+void post_list(Rig& rig, Memory& memory, std::size_t messages, std::uint32_t length) {
+  const ScatterGather segment = memory.sge(0, length);
+  SendRequest request;
+  request.opcode = SendOpcode::RdmaWrite;
+  request.flags = SendFlags::None;
+  request.local = {&segment, 1};
+  request.remote_address = kRemote;
+  request.rkey = kRkey;
+  const std::vector<SendRequest> list(messages - 1, request);
+  EXPECT_TRUE(rig.queues().post_send(list));
+  rig.post(request);
+}
+// How many of a list leave before anything is acknowledged.
+std::size_t sent_of_list(const Given& given, std::uint32_t length) {
+  Rig rig(given);
+  post_list(rig, rig.memory(kMtu), 1000, length);
+  return rig.take_all().size();
+}
+
+TEST(Requester, trains_that_arrive_whole_may_hold_more_short_messages_than_a_receive_buffer_takes_by_itself) {
+  const roce::Config config;
+  EXPECT_EQ(sent_of_list(with_deep_queue(), 8), config.max_window_packets);
+  EXPECT_EQ(sent_of_list(on_loopback(), 8), config.max_window_packets_in_trains);
+}
+
+TEST(Requester, messages_in_trains_of_their_own_are_held_back_by_their_number) {
+  Rig rig(on_loopback());
+  Memory& memory = rig.memory(kMtu);
+  for (std::uint64_t id = 0; id < 1000; ++id) rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kRemote, kRkey);
+  EXPECT_EQ(rig.take_all().size(), rig.given().transport.max_window_packets);
+}
+
+TEST(Requester, messages_in_trains_are_held_back_by_their_bytes) {
+  const roce::Config config;
+  EXPECT_EQ(sent_of_list(on_loopback(), kMtu), config.max_window_bytes_in_trains / kMtu);
+}
+
+TEST(Requester, trains_that_were_acknowledged_leave_room_for_others) {
+  Rig rig(on_loopback());
+  Memory& memory = rig.memory(kMtu);
+  const std::size_t most = rig.given().transport.max_window_packets_in_trains;
+  post_list(rig, memory, 1000, 8);
+  const std::vector<Sent> first = rig.take_all();
+  ASSERT_EQ(first.size(), most);
+  EXPECT_TRUE(first.back().packet.bth.ack_request);
+  rig.deliver(rig.ack(first[299].psn(), 300));
+  EXPECT_EQ(rig.take_all().size(), 300u);
+}
+
+TEST(Requester, what_is_sent_again_from_trains_goes_by_the_window_of_loss) {
+  Rig rig(on_loopback());
+  Memory& memory = rig.memory(kMtu);
+  post_list(rig, memory, 1000, 8);
+  const std::vector<Sent> first = rig.take_all();
+  rig.deliver(rig.nak(NakCode::SequenceError, first[0].psn()));
+  const std::vector<Sent> again = rig.take_all();
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again[0].psn(), first[0].psn());
+  EXPECT_LT(again.size(), first.size());
+}
+
 TEST(Requester, q004_solicited_event_is_asked_for_at_the_end_of_what_takes_a_receive) {
   for (const SendOpcode op : kWithPayload)
     for (const std::uint32_t length : {0u, 10u, 1000u})

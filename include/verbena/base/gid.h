@@ -27,6 +27,12 @@ struct Gid {
     constexpr auto kMapped = std::bit_cast<std::uint32_t>(std::array<std::uint8_t, 4>{0, 0, 0xff, 0xff});
     return (quarters[0] | quarters[1]) == 0 && quarters[2] == kMapped;
   }
+  // 127.0.0.0/8 or ::1: what goes there stays on this host.
+  constexpr bool is_loopback() const {
+    Gid one;
+    one.bytes[15] = 1;
+    return is_ipv4() ? bytes[12] == 127 : *this == one;
+  }
   constexpr bool is_zero() const { return *this == Gid{}; }
   // "192.0.2.1" for mapped IPv4, RFC 5952 text otherwise.
   std::string to_string() const;

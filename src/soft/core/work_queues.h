@@ -33,7 +33,8 @@ struct SendWqe {
   bool started = false;  // a first packet was made: psn and packets are valid
   Psn first_psn;
   std::uint32_t packets = 0;       // sequence numbers it takes, at least 1
-  std::uint32_t bytes_before = 0;  // of the requests begun before it, modulo 2^32
+  std::uint32_t bytes_before = 0;   // of the requests begun before it, modulo 2^32
+  std::uint32_t trains_before = 0;  // begun before it, modulo 2^32
 
   bool is_read_or_atomic() const { return opcode >= SendOpcode::RdmaRead; }
   bool is_atomic() const { return opcode >= SendOpcode::CompareAndSwap; }

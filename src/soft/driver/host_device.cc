@@ -31,9 +31,10 @@ constexpr int kLooksAtRings = fault_guard::kCopiesWords ? 16 : kLooksPerTurn;  /
 constexpr unsigned kFindsUntilUnwatched = 64;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
 constexpr int kMostGatheredRecords = 32;
-// Of posts that are deferred to the next poll: behind so many requests, and so many at most.
+// Of posts that are deferred to the next poll: behind so many requests, and so many; or a quarter of what is under way
+// where that is more, as long as a train holds them.
 constexpr std::uint32_t kManyInFlight = 8;
-constexpr std::uint32_t kMostDeferred = 32;
+constexpr std::uint32_t kManyDeferred = 32;
 
 }  // namespace
 
@@ -290,10 +291,13 @@ void HostDevice::finish_command() {
 // follows. Or else the service thread, when the lease has ended.
 bool HostDevice::defer(core::QueuePair& queues, std::size_t requests) {
   const core::SendQueue& queue = queues.send_queue();
-  if (queue.posted() - queue.retired() < kManyInFlight + requests) return false;
+  const std::uint32_t in_flight = queue.posted() - queue.retired();
+  if (in_flight < kManyInFlight + requests) return false;
   if (waiting_.load(std::memory_order_relaxed) != 0 || !service_.joinable()) return false;
   const auto count = deferred_.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(requests);
-  if (count >= kMostDeferred || lease_until_.load(std::memory_order_relaxed) <= now().ns) return false;
+  const std::uint32_t quarter = Nic::is_on_rings(queues) ? 0 : std::min(in_flight / 4, train_datagrams_);
+  const bool leased = lease_until_.load(std::memory_order_relaxed) > now().ns;
+  if (count >= std::max(kManyDeferred, quarter) || !leased) return false;
   deferred_.store(count, std::memory_order_relaxed);
   return true;
 }

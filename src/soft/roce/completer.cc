@@ -22,7 +22,9 @@ void Completer::start() {
   state_.resumed_at = a.sq_psn - 1;
   state_.current = head;
   state_.retries.reset(a);
-  state_.window.reset(link_.config, link_.mtu(), static_cast<std::uint32_t>(link_.random.below(256)));
+  const std::uint32_t most =
+      link_.trains_arrive_whole ? link_.config.max_window_packets_in_trains : link_.config.max_window_packets;
+  state_.window.reset(link_.config, link_.mtu(), most, static_cast<std::uint32_t>(link_.random.below(256)));
 }
 
 SendWqe* Completer::oldest_started() {

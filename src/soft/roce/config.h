@@ -13,6 +13,11 @@ struct Config {
   // Both fit the receive buffer every user gets: 212,992 bytes, of which the shortest packet takes a thousand.
   std::uint32_t max_window_packets = 192;
   std::uint32_t max_window_bytes = 192 * 1024;
+  // A train that arrives as one takes a thousand bytes and what is in it. Where trains do, on loopback, so many packets
+  // in so many trains fit as well.
+  std::uint32_t max_window_packets_in_trains = 512;
+  std::uint32_t max_window_trains = 32;
+  std::uint32_t max_window_bytes_in_trains = 96 * 1024;
   std::uint32_t ack_request_interval = 96;      // AckReq at least every so many packets, or half a window
   std::uint32_t read_chunk_bytes = 64 * 1024;   // one READ request asks for no more
   // Above what a peer that just stopped polling may take to answer: its service thread looks a millisecond later.

@@ -22,6 +22,7 @@ struct Link {
   std::uint16_t pkey = 0xffff;
   wire::Path path;  // ours to the peer's; known from RTR on
   std::uint32_t source_index = 0;
+  bool trains_arrive_whole = false;  // nothing on the path takes them apart
 
   std::uint32_t mtu() const { return qp.attributes().path_mtu; }
   core::PdId pd() const { return qp.init().pd; }

@@ -2,6 +2,7 @@
 #include "soft/roce/requester.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "soft/core/planted.h"
 
@@ -91,9 +92,23 @@ std::uint32_t Requester::bytes_in_flight() const {
   return current.bytes_before + std::min(state_.current_packet * mtu, current.length) - begin;
 }
 
+std::uint32_t Requester::trains_in_flight() const {
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (queue.retired() == queue.posted()) return 0;
+  const SendWqe& oldest = queue.at(queue.retired());
+  return oldest.started ? state_.trains_begun - oldest.trains_before : 0;
+}
+
 Requester::Room Requester::room() const {
-  const std::uint32_t packets = state_.window.packets(), bytes = link_.config.max_window_bytes;
-  return {packets - std::min(packets, state_.in_flight()), bytes - std::min(bytes, bytes_in_flight())};
+  const Config& config = link_.config;
+  const std::uint32_t in_flight = state_.in_flight(), bytes_out = bytes_in_flight();
+  const auto left_of = [&](std::uint32_t packets, std::uint32_t bytes) {
+    packets = std::min(packets, state_.window.packets());
+    return Room{packets - std::min(packets, in_flight), bytes - std::min(bytes, bytes_out)};
+  };
+  const Room room = left_of(config.max_window_packets, config.max_window_bytes);
+  if (room.packets != 0 || !link_.trains_arrive_whole || trains_in_flight() > config.max_window_trains) return room;
+  return left_of(config.max_window_packets_in_trains, config.max_window_bytes_in_trains);
 }
 
 // One more is always admitted while nothing is outstanding.
@@ -131,6 +146,7 @@ void Requester::begin(SendWqe& wqe) {
   wqe.first_psn = state_.next;
   wqe.packets = wqe.is_atomic() ? 1 : packets_of(wqe.length, link_.mtu());
   wqe.bytes_before = state_.bytes_begun;
+  wqe.trains_before = state_.trains_begun;
   state_.bytes_begun += wqe.length;
   // A READ or atomic must be able to store its answer, or nothing of it is sent. The QP must allow
   // READs at all.
@@ -168,7 +184,7 @@ bool Requester::emit(Instant now, Train& train) {
     if (at_failed()) break;
     const std::uint32_t run = middle_run(wqe, room, train);
     if (!(run != 0 ? emit_run(now, wqe, run, room, train) : emit_packet(now, wqe, room, train))) break;
-    added = true;
+    if (!std::exchange(added, true)) ++state_.trains_begun;
     if (state_.rnr_only_one) {
       state_.rnr_only_one = false;
       state_.next = state_.highest;

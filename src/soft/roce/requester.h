@@ -35,6 +35,8 @@ class Requester {
   Room room() const;
   bool window_admits(const core::SendWqe& wqe, const Room& room) const;
   std::uint32_t bytes_in_flight() const;
+  // At least as many as are.
+  std::uint32_t trains_in_flight() const;
   void begin(core::SendWqe& wqe);
   std::uint32_t middle_run(const core::SendWqe& wqe, const Room& room, const Train& train) const;
   bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, const Room& room, Train& train);

@@ -22,6 +22,7 @@ struct SendState {
   std::uint32_t current = 0;         // send queue index that `next` belongs to
   std::uint32_t current_packet = 0;  // packet of that request
   std::uint32_t bytes_begun = 0;     // of all requests begun, modulo 2^32
+  std::uint32_t trains_begun = 0;    // modulo 2^32
   std::uint32_t reads_out = 0;       // READ and atomic requests between unacked and next
   std::uint32_t since_ack_request = 0;
   Psn resumed_at;             // where sending last started again

@@ -15,9 +15,9 @@ class SendWindow {
  public:
   // `spread`, 0..255, lengthens every wait by up to an eighth: queue pairs that lost together do not return
   // together.
-  void reset(const Config& config, std::uint32_t mtu, std::uint32_t spread) {
+  void reset(const Config& config, std::uint32_t mtu, std::uint32_t max_packets, std::uint32_t spread) {
     spread_ = spread;
-    max_packets_ = config.max_window_packets;
+    max_packets_ = max_packets;
     full_packets_ = std::max(config.max_window_bytes / mtu, 1u);
     packets_ = std::min(config.initial_window_packets, max_packets_);
     threshold_ = max_packets_;

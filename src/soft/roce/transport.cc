@@ -9,7 +9,7 @@ namespace verbena::roce {
 
 Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, Counters& counters,
                      RandomSource& random, std::uint16_t pkey)
-    : link_{qp, config, memory, counters, random, pkey, {}, 0},
+    : link_{qp, config, memory, counters, random, pkey, {}, 0, false},
       requester_(link_, send_),
       completer_(link_, send_),
       responder_(link_) {}
@@ -18,6 +18,7 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
   const QueuePairState state = link_.qp.state();
   link_.path = path;
   link_.source_index = source_index;
+  link_.trains_arrive_whole = path.destination.is_loopback();
   if (state != QueuePairState::Sqd) drained_said_ = false;
   if (state == before) return;
   if (state == QueuePairState::Rtr) {

@@ -119,11 +119,7 @@ std::string MeetingFolder::place_of(const std::string& name) const {
   return "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name;
 }
 
-bool MeetingFolder::takes(const Gid& address) {
-  Gid one;
-  one.bytes[15] = 1;
-  return address != one && !(address.is_ipv4() && address.bytes[12] == 127);
-}
+bool MeetingFolder::takes(const Gid& address) { return !address.is_loopback(); }
 
 Result<void> MeetingFolder::offer(const MeetingPoint& point) {
   if (!takes(point.gid))

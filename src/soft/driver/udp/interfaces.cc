@@ -89,7 +89,7 @@ Result<std::vector<LocalAddress>> list_local_addresses(LinkLocal link_local) {
 Result<LocalAddress> find_local_address(const Gid& address) {
   auto all = list_local_addresses(LinkLocal::Include);
   if (!all) return std::move(all).error();
-  const bool on_loopback_net = address.is_ipv4() && address.bytes[12] == 127;
+  const bool on_loopback_net = address.is_ipv4() && address.is_loopback();
   for (LocalAddress& candidate : *all) {
     if (candidate.gid == address) return std::move(candidate);
     if (on_loopback_net && candidate.loopback && candidate.gid.is_ipv4()) {

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures what verbs alone can do, as perftest does: a queue pair, a completion queue and a memory region.
+// Latency: there and back of one message, or of one WRITE whose last byte is awaited. Rate: SENDs posted by lists, one
+// completion for each list; the receiver posts as many receives anew as it polled.
+//   bench_verbs server [options]                        prints where it listens, serves one client and leaves
+//   bench_verbs client --connect ADDRESS:PORT [options]
+// Options, the same on both sides: --transport udp|local  --test latency|rate  --op send|write (write: of latency)
+//   --size BYTES  --iterations N  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES  --device ADDRESS
+//   --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME, in M/s.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "peers/peer.h"
+#include "verbena/verbena.h"
+
+namespace {
+
+using namespace verbena;
+
+constexpr std::uint32_t kReceives = 1024;
+constexpr unsigned kIdleTurns = 1u << 16;
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) peer::usage(result.error().to_string());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+void must(PostResult result) {
+  if (!result) peer::usage("a post was refused");
+}
+
+class End {
+ public:
+  explicit End(const peer::Options& given)
+      : size_(static_cast<std::uint32_t>(given.number("size", 8))),
+        depth_(static_cast<std::uint32_t>(given.number("depth", 512))),
+        list_(static_cast<std::uint32_t>(given.number("list", 64))),
+        iterations_(given.number("iterations", 1'000'000) / list_ * list_),
+        latency_(given.text("test", "latency") == "latency"),
+        writes_(given.text("op", "send") == "write"),
+        name_(given.text("name", "verbs")),
+        device_(must(Device::open(open_options(given)))),
+        engine_(must(ProgressEngine::create(device_, {WaitMode::Busy}))),
+        source_(must(device_.allocate_memory(size_))),
+        target_(must(device_.allocate_memory(size_))),
+        completions_(must(device_.create_completion_queue(depth_ + kReceives))),
+        pair_(must(device_.create_queue_pair(completions_, pair_options()))),
+        from_(source_.local()),
+        to_(target_.local()),
+        receives_(kReceives) {
+    if (size_ == 0 || (!latency_ && writes_)) usage();
+    target_.bytes().back() = std::byte{0};
+    for (ReceiveRequest& receive : receives_) receive.local = {&to_, 1};
+    request_.opcode = writes_ ? SendOpcode::RdmaWrite : SendOpcode::Send;
+    request_.local = {&from_, 1};
+  }
+
+  // What the queue pairs must know travels with a connection, which then waits for the end.
+  void serve() {
+    Listener listener = must(Listener::create(engine_, {.device = &device_}));
+    peer::report_ready(listener.address().to_string());
+    ConnectionRequest request = must(listener.wait_request(Duration::seconds(60)));
+    meet(request.private_data());
+    Connection control = must(request.accept(ConnectionOptions{}, introduction()));
+    latency_ ? answer_all(control) : take_all(control);
+    engine_.run_until([&] { return control.closed(); }, Duration::seconds(60));
+  }
+
+  void measure(const std::string& to) {
+    ConnectionOptions options;
+    options.device = &device_;
+    Connection control = must(Connection::connect(engine_, to, options, introduction()));
+    meet(control.private_data());
+    latency_ ? measure_latency(control) : peer::report(name_, send_all(control) / 1e6, "M/s");
+    must(control.close());
+  }
+
+ private:
+  static OpenOptions open_options(const peer::Options& given) {
+    OpenOptions open;
+    open.device = given.text("device", "");
+    open.receive_buffer_bytes = static_cast<std::uint32_t>(given.number("rcvbuf", 0));
+    open.path = given.text("transport", "udp") == "local" ? PathChoice::Local : PathChoice::Roce;
+    return open;
+  }
+  [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }
+  QueuePairOptions pair_options() const {
+    if (list_ == 0 || list_ > depth_) usage();
+    QueuePairOptions options;
+    options.capabilities.max_send_requests = depth_;
+    options.capabilities.max_receive_requests = kReceives;
+    options.capabilities.max_inline_bytes = size_;
+    return options;
+  }
+
+  using Introduction = std::array<std::byte, QueuePairAddress::kWireBytes + RemoteMemory::kWireBytes>;
+  Introduction introduction() const {
+    Introduction bytes;
+    std::ranges::copy(pair_.address().to_bytes(), bytes.begin());
+    std::ranges::copy(target_.remote().to_bytes(), bytes.begin() + QueuePairAddress::kWireBytes);
+    return bytes;
+  }
+  void meet(std::span<const std::byte> introduction) {
+    if (introduction.size() < sizeof(Introduction)) usage();
+    must(pair_.connect(must(QueuePairAddress::from_bytes(introduction.first(QueuePairAddress::kWireBytes)))));
+    const RemoteMemory remote = must(RemoteMemory::from_bytes(introduction.subspan(QueuePairAddress::kWireBytes)));
+    request_.remote_address = remote.address;
+    request_.rkey = remote.rkey;
+    must(pair_.post_receive(receives_));
+  }
+
+  // Completions that were polled: of receives, and of lists.
+  struct Done {
+    std::size_t receives = 0, lists = 0;
+  };
+  Done poll(const Connection& control) {
+    Done done;
+    const std::size_t count = completions_.poll(polled_);
+    for (const Completion& completion : std::span(polled_).first(count)) {
+      if (completion.status != CompletionStatus::Success) peer::usage("a request failed");
+      ++(completion.opcode == CompletionOpcode::Receive ? done.receives : done.lists);
+    }
+    if (count == 0 && ++idle_ % kIdleTurns == 0) {  // so that one learns of a peer that went
+      engine_.run_once();
+      if (control.closed()) must(control.status());
+    }
+    return done;
+  }
+
+  // ---- Latency.
+  // One of so many completes: the queue is never full of what nobody will hear of.
+  void post_one(std::uint64_t turn) {
+    source_.bytes().back() = static_cast<std::byte>(turn);
+    request_.flags = turn % (depth_ / 2 + 1) == 0 ? SendFlags::Inline | SendFlags::Signaled : SendFlags::Inline;
+    must(pair_.post_send(request_));
+  }
+  void await(const Connection& control, std::uint64_t turn) {
+    if (writes_) {
+      while (std::atomic_ref(target_.bytes().back()).load(std::memory_order_acquire) != static_cast<std::byte>(turn))
+        static_cast<void>(poll(control));
+      return;
+    }
+    while (received_ < turn) received_ += poll(control).receives;
+  }
+  void post_receive_anew() {
+    if (!writes_) must(pair_.post_receive(std::span(receives_).first(1)));
+  }
+  void answer_all(const Connection& control) {
+    for (std::uint64_t turn = 1; turn <= iterations_; ++turn) {
+      await(control, turn);
+      post_one(turn);
+      post_receive_anew();
+    }
+  }
+  void measure_latency(const Connection& control) {
+    std::vector<double> samples;
+    samples.reserve(iterations_);
+    for (std::uint64_t turn = 1; turn <= iterations_; ++turn) {
+      const std::uint64_t before = peer::now_ns();
+      post_one(turn);
+      if (turn != 1) post_receive_anew();
+      await(control, turn);
+      samples.push_back(static_cast<double>(peer::now_ns() - before));
+    }
+    peer::report_latency(name_, samples);
+  }
+
+  // ---- Rate.
+  void take_all(const Connection& control) {
+    for (std::uint64_t got = 0; got < iterations_;) {
+      const std::size_t count = poll(control).receives;
+      if (count == 0) continue;
+      got += count;
+      must(pair_.post_receive(std::span(receives_).first(count)));
+    }
+  }
+
+  // Messages a second, behind the warm-up.
+  double send_all(const Connection& control) {
+    request_.flags = SendFlags::Inline;
+    std::vector<SendRequest> list(list_, request_);
+    list.back().flags = SendFlags::Inline | SendFlags::Signaled;
+    const std::uint64_t warm_up = iterations_ / 10;
+    std::uint64_t posted = 0, done = 0, begin = peer::now_ns(), counted = 0;
+    while (done < iterations_) {
+      for (; posted < iterations_ && posted - done + list_ <= depth_; posted += list_) must(pair_.post_send(list));
+      done += poll(control).lists * list_;
+      if (counted == 0 && done >= warm_up) {
+        begin = peer::now_ns();
+        counted = iterations_ - done;
+      }
+    }
+    return static_cast<double>(counted) * 1e9 / static_cast<double>(peer::now_ns() - begin);
+  }
+
+  const std::uint32_t size_, depth_, list_;
+  const std::uint64_t iterations_;
+  const bool latency_, writes_;
+  const std::string name_;
+  Device device_;
+  ProgressEngine engine_;
+  MemoryRegion source_, target_;
+  CompletionQueue completions_;
+  QueuePair pair_;
+  const ScatterGather from_, to_;
+  SendRequest request_;
+  std::vector<ReceiveRequest> receives_;
+  std::uint64_t received_ = 0;
+  unsigned idle_ = 0;
+  std::array<Completion, 64> polled_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string role = argc > 1 ? argv[1] : "";
+  if (role != "server" && role != "client") peer::usage("bench_verbs server|client [--option value]...");
+  const peer::Options given(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
+                            {"transport", "test", "op", "device", "size", "iterations", "depth", "list", "rcvbuf",
+                             "cpu", "connect", "name"});
+  peer::settle_on(given.integer("cpu", role == "server" ? peer::kFarCpu : peer::kNearCpu));
+  End end(given);
+  role == "server" ? end.serve() : end.measure(given.text("connect", ""));
+  return 0;
+}
