@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what verbs alone can do, as perftest does: a queue pair, a completion queue and a memory region.
 // Latency: there and back of one message, or of one WRITE whose last byte is awaited. Rate: SENDs posted by lists, one
-// completion for each list; the receiver posts as many receives anew as it polled.
+// completion for each list; the receiver posts as many receives anew as it polled. Bandwidth: WRITEs or READs within
+// the host, one after the other, which are no requests.
 //   bench_verbs server [options]                        prints where it listens, serves one client and leaves
 //   bench_verbs client --connect ADDRESS:PORT [options]
-// Options, the same on both sides: --transport udp|local  --test latency|rate  --op send|write (write: of latency)
+// Options, the same on both sides: --transport udp|local  --test latency|rate|bandwidth  --op send|write|read
 //   --size BYTES  --iterations N  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES  --device ADDRESS
 //   --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME, in M/s.
 #include <algorithm>
@@ -41,7 +42,8 @@ class End {
         depth_(static_cast<std::uint32_t>(given.number("depth", 512))),
         list_(static_cast<std::uint32_t>(given.number("list", 64))),
         iterations_(given.number("iterations", 1'000'000) / list_ * list_),
-        latency_(given.text("test", "latency") == "latency"),
+        test_(given.text("test", "latency")),
+        reads_(given.text("op", "send") == "read"),
         writes_(given.text("op", "send") == "write"),
         name_(given.text("name", "verbs")),
         device_(must(Device::open(open_options(given)))),
@@ -53,10 +55,12 @@ class End {
         from_(source_.local()),
         to_(target_.local()),
         receives_(kReceives) {
-    if (size_ == 0 || (!latency_ && writes_)) usage();
+    const bool sends = !reads_ && !writes_;
+    const bool known = test_ == "latency" ? !reads_ : test_ == "rate" ? sends : test_ == "bandwidth" && !sends;
+    if (size_ == 0 || !known) usage();
     target_.bytes().back() = std::byte{0};
     for (ReceiveRequest& receive : receives_) receive.local = {&to_, 1};
-    request_.opcode = writes_ ? SendOpcode::RdmaWrite : SendOpcode::Send;
+    request_.opcode = writes_ ? SendOpcode::RdmaWrite : reads_ ? SendOpcode::RdmaRead : SendOpcode::Send;
     request_.local = {&from_, 1};
   }
 
@@ -67,7 +71,8 @@ class End {
     ConnectionRequest request = must(listener.wait_request(Duration::seconds(60)));
     meet(request.private_data());
     Connection control = must(request.accept(ConnectionOptions{}, introduction()));
-    latency_ ? answer_all(control) : take_all(control);
+    if (test_ == "latency") answer_all(control);
+    if (test_ == "rate") take_all(control);
     engine_.run_until([&] { return control.closed(); }, Duration::seconds(60));
   }
 
@@ -76,7 +81,9 @@ class End {
     options.device = &device_;
     Connection control = must(Connection::connect(engine_, to, options, introduction()));
     meet(control.private_data());
-    latency_ ? measure_latency(control) : peer::report(name_, send_all(control) / 1e6, "M/s");
+    if (test_ == "latency") measure_latency(control);
+    if (test_ == "rate") peer::report(name_, send_all(control) / 1e6, "M/s");
+    if (test_ == "bandwidth") peer::report(name_, copy_all(control) * size_ / 1e9, "GB/s");
     must(control.close());
   }
 
@@ -94,7 +101,7 @@ class End {
     QueuePairOptions options;
     options.capabilities.max_send_requests = depth_;
     options.capabilities.max_receive_requests = kReceives;
-    options.capabilities.max_inline_bytes = size_;
+    if (test_ != "bandwidth") options.capabilities.max_inline_bytes = size_;
     return options;
   }
 
@@ -198,9 +205,33 @@ class End {
     return static_cast<double>(counted) * 1e9 / static_cast<double>(peer::now_ns() - begin);
   }
 
+  // ---- Bandwidth.
+  bool copy_now() {
+    if (writes_) return pair_.try_write_now({source_.bytes(), request_.remote_address, request_.rkey});
+    return pair_.try_read_now({source_.bytes(), request_.remote_address, request_.rkey});
+  }
+  // The first are requests, by which the peer's memory comes within reach.
+  void bring_within_reach(const Connection& control) {
+    constexpr int kTries = 20;
+    for (int i = 0; i < kTries && !copy_now(); ++i) {
+      request_.flags = SendFlags::Signaled;
+      must(pair_.post_send(request_));
+      while (poll(control).lists == 0) continue;
+      engine_.run_until([] { return false; }, Duration::milliseconds(1));
+    }
+  }
+  double copy_all(const Connection& control) {
+    bring_within_reach(control);
+    const std::uint64_t begin = peer::now_ns();
+    for (std::uint64_t i = 0; i < iterations_; ++i)
+      if (!copy_now()) peer::usage("the peer's memory is not within reach");
+    return static_cast<double>(iterations_) * 1e9 / static_cast<double>(peer::now_ns() - begin);
+  }
+
   const std::uint32_t size_, depth_, list_;
   const std::uint64_t iterations_;
-  const bool latency_, writes_;
+  const std::string test_;
+  const bool reads_, writes_;
   const std::string name_;
   Device device_;
   ProgressEngine engine_;
