@@ -54,6 +54,7 @@ class BufferedReadSender final : public SenderEnd {
  private:
   bool take_head();
   SendStatus add(const Outgoing& message);
+  bool copy_in(const Outgoing& message, std::byte* to);
   void publish();
   std::byte* line(std::uint64_t which) const {
     return ring_.region.data() + writer_->geometry().memory_bytes() + which;

@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "device/device_state.h"
 #include "messaging/buffered_read.h"
 #include "messaging/ring/memory.h"
+#include "provider/provider.h"
 
 namespace verbena::messaging {
 
@@ -67,11 +69,26 @@ bool BufferedReadSender::take_head() {
   return true;
 }
 
+// False: what was lent may not be read, and the connection ends as one whose request named it. No request names it
+// here, so that the device is asked to read it at once.
+bool BufferedReadSender::copy_in(const Outgoing& message, std::byte* to) {
+  if (!message.lent) {
+    std::memcpy(to, message.data, message.size);
+    return true;
+  }
+  const ScatterGather from{reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey};
+  if (device().state().context().read_local(provider::PdId{domain().id()}, from, to)) return true;
+  fail(Error(ErrorCode::LocalProtectionError,
+             "the " + std::to_string(message.size) +
+                 " bytes that were lent must lie inside a live region of this connection's protection domain"));
+  return false;
+}
+
 SendStatus BufferedReadSender::add(const Outgoing& message) {
   auto place = writer_->try_reserve(message.size);
   if (!place && take_head()) place = writer_->try_reserve(message.size);
   if (!place) return is_open() ? SendStatus::NoCredit : SendStatus::Closed;
-  if (message.size != 0) std::memcpy(writer_->payload(*place).data(), message.data, message.size);
+  if (message.size != 0 && !copy_in(message, writer_->payload(*place).data())) return SendStatus::Closed;
   // The image is the ring itself: what is left to write is a word that is not in it.
   const ring::WriteList& writes = writer_->commit(*place);
   for (const ring::RemoteWrite& write : writes.view())

@@ -174,6 +174,9 @@ class Context {
   virtual bool shares_memory() const = 0;
   // After return the device does not touch the memory any more.
   virtual Result<void> deregister_memory(LKey lkey) = 0;
+  // Copies what a request of that domain would read there, `to` having room for all of it. False: the key, the range or
+  // the domain is wrong, or the memory is not there any more; a part may have been copied.
+  virtual bool read_local(PdId pd, const ScatterGather& from, std::byte* to) = 0;
   virtual Result<CqId> create_cq(const CompletionQueueSpec& spec) = 0;
   virtual Result<void> destroy_cq(CqId cq) = 0;
   // Look-up of an object's data path by id; valid until it is destroyed, nullptr for an unknown id.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "soft/core/dma.h"
 #include "soft/nic_qp.h"
 
 namespace verbena::soft {
@@ -69,6 +70,11 @@ Result<core::MemoryRegion> Nic::register_memory(core::PdId pd, void* base, std::
 Result<void> Nic::deregister_memory(LKey lkey) {
   if (const core::MemoryRegion* region = memory_.region(lkey)) take_back_of_all(region->rkey);
   return memory_.deregister(lkey);
+}
+
+bool Nic::read_local(core::PdId pd, const ScatterGather& from, std::byte* to) const {
+  const std::byte* const bytes = memory_.find_local(from.lkey, pd, from.address, from.length, Access::None);
+  return bytes != nullptr && core::dma_read(to, {bytes, from.length});
 }
 
 Result<core::CqId> Nic::create_cq(std::uint32_t capacity, core::CompletionQueue::Pollers pollers) {

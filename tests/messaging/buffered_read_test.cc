@@ -2,6 +2,8 @@
 // BufferedRead: the sender issues nothing, whole spans are read; rings, tails and heads that lie.
 #include "messaging/buffered_read.h"
 
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "messaging/offer.h"
@@ -79,6 +81,34 @@ TEST_P(BufferedRead, lent_memory_is_free_at_once) {
   fill(memory, 6);
   const Message message = must(ends.receiver->receive(kPatience));
   EXPECT_TRUE(std::equal(text.begin(), text.end(), message.bytes().begin(), message.bytes().end()));
+}
+
+TEST_P(BufferedRead, lent_memory_that_was_unmapped_ends_the_connection) {
+  Ends ends(GetParam(), small());
+  Sender sender = ends.connect();
+  constexpr std::size_t kPage = 4096;
+  void* const page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const MemoryRegion gone = must(ends.client.register_memory({static_cast<std::byte*>(page), kPage}));
+  ASSERT_EQ(::munmap(page, kPage), 0);
+  expect_error(sender.lend(LentMemory::of(gone, 0, 600), kPatience), ErrorCode::LocalProtectionError);
+  expect_error(sender.status(), ErrorCode::LocalProtectionError, "must lie inside a live region");
+  EXPECT_FALSE(ends.receiver->receive(kPatience));
+}
+
+TEST_P(BufferedRead, what_waits_for_room_with_memory_that_may_not_be_read_is_told_so) {
+  Ends ends(GetParam(), small());
+  Sender sender = ends.connect();
+  std::vector<Message> held;
+  fill_up(ends, sender, held, 600);
+  Result<messaging::MessageId> lent = 0;
+  const auto lend = [&]() -> Task<void> { lent = co_await sender.async_lend({4096, 600, {}, {}}); };
+  const auto let_go = [&]() -> Task<void> {
+    held.clear();
+    co_return;
+  };
+  ends.engine.run(when_all(lend(), let_go()));
+  expect_error(lent, ErrorCode::LocalProtectionError, "must lie inside a live region");
 }
 
 TEST_P(BufferedRead, a_ring_that_the_receiver_does_not_take_is_refused_to_both) {

@@ -188,5 +188,28 @@ TEST_P(EveryProtocol, a_receiver_that_goes_is_told_to_those_who_wait_for_room) {
   expect_error(sender.status(), ErrorCode::Disconnected);
 }
 
+TEST_P(EveryProtocol, what_was_lent_without_right_ends_the_connection_and_nothing_of_it_arrives) {
+  std::vector<std::byte> bytes(8192);
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  for (const int wrong : {0, 1, 2}) {
+    Ends ends(GetParam(), {.max_senders = 1});
+    const MemoryRegion front =
+        must(ends.client.register_memory(std::span(bytes).first(4096), Access::LocalWrite | Access::RemoteRead));
+    const LentMemory past_its_end = LentMemory::of(front, 4050, 100);
+    const LentMemory without_keys{address, 100, {}, {}};
+    const LentMemory by_the_keys_of_another{address + 4096, 100, front.lkey(), front.rkey()};
+    Sender sender = ends.connect();
+    static_cast<void>(sender.lend(wrong == 0   ? past_its_end
+                                  : wrong == 1 ? without_keys
+                                               : by_the_keys_of_another,
+                                  kPatience));
+    EXPECT_FALSE(ends.receiver->receive(kPatience)) << wrong;
+    ASSERT_TRUE(ends.engine.run_until([&] { return sender.closed(); }, kPatience)) << wrong;
+    // There it is the receiver's request that names them.
+    if (GetParam().kind.protocol == Protocol::DirectRead) continue;
+    expect_error(sender.status(), ErrorCode::LocalProtectionError, "must lie inside a live region");
+  }
+}
+
 }  // namespace
 }  // namespace verbena

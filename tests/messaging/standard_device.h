@@ -63,6 +63,9 @@ class StandardContext final : public provider::Context {
   }
   bool shares_memory() const override { return inner_->shares_memory(); }
   Result<void> deregister_memory(LKey lkey) override { return inner_->deregister_memory(lkey); }
+  bool read_local(provider::PdId pd, const ScatterGather& from, std::byte* to) override {
+    return inner_->read_local(pd, from, to);
+  }
   Result<provider::CqId> create_cq(const provider::CompletionQueueSpec& spec) override {
     return inner_->create_cq(spec);
   }

@@ -92,6 +92,10 @@ Result<void> SoftContext::deregister_memory(LKey lkey) {
   return device_->with_nic([&](Nic& nic, Instant) { return nic.deregister_memory(lkey); });
 }
 
+bool SoftContext::read_local(PdId pd, const ScatterGather& from, std::byte* to) {
+  return device_->with_nic([&](Nic& nic, Instant) { return nic.read_local(to_core(pd), from, to); });
+}
+
 Result<CqId> SoftContext::create_cq(const provider::CompletionQueueSpec& spec) {
   using Pollers = core::CompletionQueue::Pollers;
   core::CompletionQueue* queue = nullptr;

@@ -36,6 +36,7 @@ class SoftContext final : public provider::Context {
                                                      std::uint64_t iova, Access access, int file) override;
   bool shares_memory() const override { return device_->shares_memory(); }
   Result<void> deregister_memory(LKey lkey) override;
+  bool read_local(provider::PdId pd, const ScatterGather& from, std::byte* to) override;
   Result<provider::CqId> create_cq(const provider::CompletionQueueSpec& spec) override;
   Result<void> destroy_cq(provider::CqId cq) override;
   provider::CompletionQueueOps* cq(provider::CqId cq) override;
