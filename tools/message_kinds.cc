@@ -68,16 +68,9 @@ Result<Kind> kind_named(std::string_view name) {
   const std::string protocol(name.substr(0, name.find('/')));
   std::vector<std::string> protocols, all, choices;
   for (const Protocol one : messaging::all_protocols()) protocols.emplace_back(to_string(one));
-  for (const Kind& one : all_kinds()) {
-    all.push_back(to_string(one));
-    std::string_view rest = all.back();
-    if (!rest.starts_with(protocol + "/")) continue;
-    while (rest.find('/') != std::string_view::npos) {
-      rest.remove_prefix(rest.find('/') + 1);
-      const std::string choice(rest.substr(0, rest.find('/')));
-      if (std::ranges::find(choices, choice) == choices.end()) choices.push_back(choice);
-    }
-  }
+  for (const Kind& one : all_kinds()) all.push_back(to_string(one));
+  for (const char* word : {"immediate", "offset", "reversed", "send", "read", "plain", "double-mapped", "fenced"})
+    if (messaging::parse_kind(protocol + "/" + word)) choices.emplace_back(word);
   const bool known = std::ranges::find(protocols, protocol) != protocols.end();
   std::string text = kind.error().context();
   if (known) {

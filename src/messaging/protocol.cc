@@ -49,8 +49,12 @@ struct Choice {
   bool (*is)(const Kind&);  // and a name tells it: a default is not told
 };
 
-constexpr std::array<Choice, 6> kChoices{{
+constexpr std::array<Choice, 8> kChoices{{
     {"immediate", Matter::Commit, Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Immediate; },
+     [](const Kind&) { return false; }},
+    {"send", Matter::Acknowledge, Protocol::BufferedWrite, [](Kind& k) { k.acknowledge = Acknowledge::Send; },
+     [](const Kind&) { return false; }},
+    {"plain", Matter::Ring, Protocol::BufferedWrite, [](Kind& k) { k.ring = RingMemory::Plain; },
      [](const Kind&) { return false; }},
     {"offset", Matter::Commit, Protocol::BufferedWrite, [](Kind& k) { k.commit = Commit::Offset; },
      [](const Kind& k) { return k.commit == Commit::Offset; }},
@@ -70,7 +74,7 @@ bool has_ring(Protocol protocol) {
 }
 
 bool has_choice(Protocol protocol, const Choice& choice) {
-  return choice.of == protocol || (choice.word == "double-mapped" && has_ring(protocol));
+  return choice.of == protocol || (choice.about == Matter::Ring && has_ring(protocol));
 }
 
 const Choice* choice_named(Protocol protocol, std::string_view word) {

@@ -30,11 +30,19 @@ TEST(Kind, every_kind_has_a_name_that_is_read_back) {
             "buffered-write/reversed/read/double-mapped");
   EXPECT_FALSE(parse_kind("send-receive/"));
   EXPECT_FALSE(parse_kind("buffered-write/offset/"));
-  EXPECT_TRUE(parse_kind("buffered-write/immediate"));
+  // Defaults have names, too, which none needs to say.
+  for (const char* name : {"buffered-write/immediate", "buffered-write/send", "buffered-write/plain",
+                           "buffered-write/immediate/send/plain", "shared-write/plain", "buffered-read/plain"}) {
+    const auto read = parse_kind(name);
+    ASSERT_TRUE(read) << name;
+    EXPECT_EQ(*read, Kind{.protocol = read->protocol}) << name;
+    EXPECT_EQ(to_string(*read) + "/", std::string(name).substr(0, to_string(*read).size() + 1));
+  }
 }
 
 TEST(Kind, a_name_that_is_none_is_refused_with_the_word_that_is_wrong) {
-  for (const char* text : {"", "send", "send-receive/fenced", "direct-read/offset", "a/b"}) {
+  for (const char* text : {"", "send", "send-receive/fenced", "direct-read/offset", "direct-read/plain",
+                           "buffered-read/send", "a/b"}) {
     const auto read = parse_kind(text);
     ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code(), ErrorCode::InvalidArgument);
@@ -49,6 +57,7 @@ TEST(Kind, a_name_that_chooses_twice_is_refused_with_both_choices) {
                       {"buffered-write/offset/immediate", "\"offset\" and \"immediate\" exclude each other"},
                       {"buffered-write/reversed/read/offset", "\"reversed\" and \"offset\" exclude each other"},
                       {"buffered-write/immediate/immediate", "\"immediate\" stands there twice"},
+                      {"buffered-write/send/read", "\"send\" and \"read\" exclude each other"},
                       {"buffered-write/read/read", "\"read\" stands there twice"},
                       {"buffered-read/double-mapped/double-mapped", "\"double-mapped\" stands there twice"},
                       {"direct-read/fenced/fenced", "\"fenced\" stands there twice"}};

@@ -77,8 +77,8 @@ Traits traits_of(const Kind& kind);
 std::string_view to_string(Protocol protocol);
 // The same with its choices: "buffered-write/reversed/read/double-mapped", "direct-read/fenced".
 std::string to_string(const Kind& kind);
-// Takes what to_string() gives, and less: choices that are not named are the defaults. Errors:
-// InvalidArgument.
+// Takes what to_string() gives, and less: choices that are not named are the defaults; and those by their names,
+// "immediate", "send" and "plain". Errors: InvalidArgument.
 Result<Kind> parse_kind(std::string_view text);
 std::span<const Protocol> all_protocols();
 
