@@ -160,6 +160,7 @@ class SenderEnd {
   Result<void> begin(const Offer& theirs);
   Offer our_offer() const;
   void post_control_receive();
+  SendResult try_now(std::span<const Outgoing> messages);
   SendResult pass(std::span<const Outgoing> messages);
   SendResult pass_one(const Outgoing& message);
   std::size_t count_allowed(Instant now, std::span<const Outgoing> messages) const;

@@ -32,6 +32,13 @@ Error SenderEnd::refusal(SendStatus status, std::uint32_t bytes) const {
 // ---- As much as goes now.
 
 SendResult SenderEnd::send(std::span<const Outgoing> messages) {
+  const SendResult result = try_now(messages);
+  if (!result) count_refusal(result.status);
+  return result;
+}
+
+// Counts no refusal: who waits tries often, and was refused once.
+SendResult SenderEnd::try_now(std::span<const Outgoing> messages) {
   if (!is_open()) return {SendStatus::Closed, 0, 0};
   if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};  // in line
   return messages.size() == 1 && !limiter_.is_on() ? pass_one(messages[0]) : pass(messages);
@@ -49,10 +56,7 @@ std::size_t SenderEnd::count_allowed(Instant now, std::span<const Outgoing> mess
 SendResult SenderEnd::pass_one(const Outgoing& message) {
   SendResult result{SendStatus::TooLong, 0, 0};
   if (message.size <= settled_.max_message_bytes) result = put({&message, 1});
-  if (!result) {
-    count_refusal(result.status);
-    return result;
-  }
+  if (!result) return result;
   counters_.bytes += message.size;
   counters_.lent += message.lent ? 1 : 0;
   result.last = ++counters_.messages;
@@ -80,7 +84,6 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
   counters_.messages += result.taken;
   if (result.taken != 0) result.last = counters_.messages;
   if (result.status == SendStatus::Ok) result.status = stopped;
-  if (result.status != SendStatus::Ok) count_refusal(result.status);
   return result;
 }
 
@@ -108,18 +111,19 @@ std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
 SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) {
   if (!is_open()) return {SendStatus::Closed, 0, 0};
   if (reservation.end_ != this) return {SendStatus::NotReserved, 0, 0};
-  if (bytes > reservation.bytes_.size()) {
-    ++counters_.too_long;
-    return {SendStatus::TooLong, 0, 0};
+  SendResult result{SendStatus::Ok, 0, 0};
+  if (bytes > reservation.bytes_.size())
+    result.status = SendStatus::TooLong;
+  else if (!waiting_.empty())
+    result.status = SendStatus::NoCredit;  // in line
+  else if (limiter_.is_on() && !limiter_.allows(engine_.now()))
+    result.status = SendStatus::RateLimited;
+  else
+    result = commit(static_cast<std::uint32_t>(reservation.slot_), bytes);
+  if (!result) {
+    count_refusal(result.status);
+    return result;
   }
-  if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};
-  if (limiter_.is_on() && !limiter_.allows(engine_.now())) {
-    ++counters_.rate_limited;
-    return {SendStatus::RateLimited, 0, 0};
-  }
-  SendResult result = commit(static_cast<std::uint32_t>(reservation.slot_), bytes);
-  counters_.no_credit += result.status == SendStatus::NoCredit;
-  if (!result) return result;
   if (limiter_.is_on()) limiter_.take(engine_.now(), bytes);
   reservation.end_ = nullptr;
   counters_.bytes += bytes;
@@ -132,9 +136,11 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
 Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration timeout) {
   const Instant deadline = deadline_of(timeout);
   SendResult result{SendStatus::Closed, 0, 0};
+  bool was_refused = false;
   const auto tried = [&] {
     if (looks()) look();
-    result = send({&message, 1});
+    result = try_now({&message, 1});
+    if (!result && !std::exchange(was_refused, true)) count_refusal(result.status);
     return !may_go_later(result.status);
   };
   const bool polls = looks() || limiter_.is_on();

@@ -92,8 +92,8 @@ struct SenderCounters {
   std::uint64_t inlined = 0;    // that went without a buffer
   std::uint64_t lent = 0;       // that went from the user's memory
   std::uint64_t posts = 0;      // batches handed to the device
-  std::uint64_t no_credit = 0;  // refusals by reason
-  std::uint64_t no_buffer = 0, rate_limited = 0, too_long = 0;
+  // Refusals by reason: each of a try_ function, and of a send that waits the first alone.
+  std::uint64_t no_credit = 0, no_buffer = 0, rate_limited = 0, too_long = 0;
   std::uint64_t credit_messages = 0;  // from the receiver
 };
 
