@@ -133,6 +133,7 @@ Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Off
   peer.started_ = true;
   ++taken_peers_;
   for (const Completion& completion : std::exchange(peer.early_, {})) handle(peer, completion);
+  touch_if_awaited();
   return {};
 }
 

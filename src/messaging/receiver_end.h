@@ -173,6 +173,8 @@ class ReceiverEnd {
   ProtectionDomain& domain() const;
   // A message may be here.
   void touch() { tick_.make_ready(); }
+  // Those who wait look now: without a sender there is nothing to look at.
+  bool polls() const { return !peers_.empty() && looks(); }
   void touch_if_awaited() {
     if (!waiting_.empty() || on_message_) tick_.make_ready();
   }

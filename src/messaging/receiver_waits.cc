@@ -53,7 +53,13 @@ Error ReceiverEnd::over_error() const {
 Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   Message message;
-  engine_.run_until([&] { return take({&message, 1}) != 0 || is_over(); }, deadline, look_every(looks()));
+  bool looks_now = false, is_done = false;
+  const auto done = [&] { return is_done = take({&message, 1}) != 0 || is_over(); };
+  // Who comes or goes meanwhile begins or ends the looking.
+  do {
+    looks_now = polls();
+    engine_.run_until([&] { return done() || polls() != looks_now; }, deadline, look_every(looks_now));
+  } while (!is_done && polls() != looks_now);
   if (!message.empty()) return message;
   if (is_over()) return over_error();
   return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");
@@ -112,7 +118,7 @@ void ReceiverEnd::hand_to_callback(const Calling& calling) {
 }
 
 void ReceiverEnd::look_again() {
-  if (!looks() || (waiting_.empty() && !on_message_)) return;
+  if (!polls() || (waiting_.empty() && !on_message_)) return;
   tick_.make_ready_at(engine_.now() + look_interval_);
   look_interval_ = std::min(look_interval_ * 2, kLongestLookInterval);
 }

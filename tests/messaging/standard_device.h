@@ -46,6 +46,8 @@ class StandardContext final : public provider::Context {
 
   // WRITEs that were taken apart, of all such devices.
   static inline std::uint64_t torn = 0;
+  // How often engines slept on one.
+  static inline std::uint64_t waits = 0;
 
   const DeviceInfo& info() const override { return info_; }
   std::vector<std::string> explain() const override { return inner_->explain(); }
@@ -160,7 +162,10 @@ class StandardContext final : public provider::Context {
   }
   int event_fd() const override { return inner_->event_fd(); }
   Instant now() const override { return inner_->now(); }
-  void wait_event(Instant until) override { inner_->wait_event(until); }
+  void wait_event(Instant until) override {
+    ++waits;
+    inner_->wait_event(until);
+  }
   void wake() override { inner_->wake(); }
 
  private:

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -253,6 +254,44 @@ TEST_P(Waits, a_refusal_is_counted_once_however_long_it_is_waited_for) {
   EXPECT_EQ(counted(), 1u);
   ASSERT_TRUE(ends.engine.run_until([&] { return !late.empty(); }, kPatience));
   EXPECT_EQ(counted(), 0u);
+}
+
+// There is nothing to look at. A processor that looks all the same does so hundreds of times in that while.
+TEST_P(Waits, a_receiver_without_a_sender_sleeps) {
+  Device device = must(open_standard(GetParam().path, {.promises = true, .keeps = true}));
+  ProgressEngine engine = must(ProgressEngine::create(device, {.wait = WaitMode::Event}));
+  Receiver receiver = must(Receiver::create(engine, {.kind = GetParam().kind}));
+  constexpr Duration kWhile = Duration::milliseconds(20);
+  constexpr std::uint64_t kFew = 20;
+  std::uint64_t before = StandardContext::waits;
+  expect_error(receiver.receive(kWhile), ErrorCode::DeadlineExceeded);
+  EXPECT_LE(StandardContext::waits - before, kFew);
+  before = StandardContext::waits;
+  const auto receive_one = [&]() -> Task<void> {
+    expect_error(co_await receiver.async_receive(kWhile), ErrorCode::DeadlineExceeded);
+  };
+  engine.run(receive_one());
+  EXPECT_LE(StandardContext::waits - before, kFew);
+}
+
+TEST_P(Waits, who_waited_before_there_was_a_sender_has_its_message) {
+  Ends ends(GetParam(), {.max_message_bytes = 256, .max_senders = 2});
+  const std::string address = ends.listener->address().to_string();
+  std::optional<Sender> sender;
+  const auto send_one = [&]() -> Task<void> {
+    sender = must(co_await Sender::async_connect(ends.engine, address, ends.options));
+    must(co_await sender->async_send(text_of_message(0, 1, 200), kPatience));
+  };
+  ends.engine.spawn(send_one());
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 200));
+  ends.receiver.reset();
+  Options there = ends.options;
+  there.connection.device = &ends.server;
+  ends.receiver.emplace(must(Receiver::create(ends.engine, there)));
+  const auto receive_one = [&]() -> Task<void> {
+    EXPECT_TRUE(is_message(must(co_await ends.receiver->async_receive(kPatience)), 1, 200));
+  };
+  ends.engine.run(when_all(receive_one(), send_one()));
 }
 
 TEST_P(Waits, who_waits_for_a_message_gives_up_at_its_deadline_or_when_cancelled) {

@@ -103,7 +103,8 @@ class [[nodiscard]] Receiving : private detail::Resumption {
 // Back-pressure: a message that is not given back keeps its memory, and its sender waits; memory_bytes() does
 // not grow with what senders have to say. Messages may be given back in any order. Waiting:
 // traits_of(kind).interrupts says whether a message wakes who waits. Where it does not, waits look at the
-// memory every few microseconds, and try_receive() is the better way.
+// memory every few microseconds while there is a sender, whatever the engine's WaitMode, and try_receive() is the
+// better way.
 // Errors: one sender's end is not another's affair; see on_peer_end().
 // Lifetime: the engine and the device outlive it. Threads: the engine's.
 class Receiver {
