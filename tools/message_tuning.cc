@@ -137,6 +137,9 @@ class Search {
   // while slows them all.
   void decide() {
     std::vector<std::size_t> again = best_steps();
+    for (std::size_t i = again.size(); i-- > 0;)
+      if (const auto usual = usual_of(again[i]); usual && std::ranges::find(again, *usual) == again.end())
+        again.push_back(*usual);
     std::vector<std::vector<MessageRow>> rows(again.size());
     for (std::size_t round = 0; round < kRepeats; ++round)
       for (std::size_t i = 0; i < again.size() && !ended_; ++i)
@@ -161,6 +164,10 @@ class Search {
       return recommended && outcome_.steps[step].test.kind == recommended->kind;
     });
     best_ = taken == steps.end() ? steps.front() : *taken;
+    // What needs no words, where these gain nothing.
+    if (const auto usual = usual_of(*best_);
+        usual && outcome_.steps[*usual].repeated() && merit_of_step(*usual) >= merit_of_step(*best_))
+      best_ = *usual;
     for (const std::size_t step : steps)
       if (step != *best_) outcome_.alike.push_back(*outcome_.steps[step].row);
   }
@@ -174,6 +181,15 @@ class Search {
     if (std::ranges::find(steps, *best_) == steps.end()) steps.push_back(*best_);
     return steps;
   }
+  // What the defaults of its kind did.
+  std::optional<std::size_t> usual_of(std::size_t step) const {
+    Kind kind = outcome_.steps[step].test.kind;
+    kind.ring = RingMemory::Plain;
+    const std::string usual = key_of(first_test(settings_, kind));
+    for (std::size_t i = 0; i < outcome_.steps.size(); ++i)
+      if (outcome_.steps[i].row && key_of(outcome_.steps[i].test) == usual) return i;
+    return std::nullopt;
+  }
   static std::string key_of(const MessageTest& test) {
     return fmt::format("{} {}", messaging::to_string(test.kind), settings_text(test));
   }
@@ -185,12 +201,7 @@ class Search {
       return Error(ErrorCode::NotFound, "no message protocol does it: " + first);
     }
     outcome_.best = *outcome_.steps[*best_].row;
-    Kind kind = best_test().kind;
-    kind.ring = RingMemory::Plain;
-    const std::string usual = key_of(first_test(settings_, kind));
-    outcome_.usual = outcome_.best;
-    for (const TuneStep& step : outcome_.steps)
-      if (step.row && key_of(step.test) == usual) outcome_.usual = *step.row;
+    outcome_.usual = *outcome_.steps[usual_of(*best_).value_or(*best_)].row;
     return std::move(outcome_);
   }
 

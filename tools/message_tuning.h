@@ -42,9 +42,10 @@ struct TuneOutcome {
 
 // Searches one coordinate after the other, from the best so far: protocol, window, batch, inline or not, ring and how
 // it is mapped; and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good,
-// or better at all with no more memory: less is noise. The best by then, and the kBestRepeated that did most, run
-// kRepeats times more, in turn: what is in the middle of each of these decides, and of those that are alike then it is
-// what messaging::recommend() names, or came first. `run` measures; `over`: it will not any more.
+// or better at all with no more memory: less is noise. The best by then, the kBestRepeated that did most, and
+// the defaults of their kinds run kRepeats times more, in turn: what is in the middle of each of these decides, and of
+// those that are alike then it is what messaging::recommend() names, or came first; its defaults, if they do as much.
+// `run` measures; `over`: it will not any more.
 // Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
 inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;

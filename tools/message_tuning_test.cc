@@ -57,7 +57,24 @@ TEST(MessageTuning, finds_the_best_protocol_window_batch_and_ring) {
   EXPECT_EQ(outcome->best.test.ring_bytes, 256u << 10);
   EXPECT_NEAR(outcome->best.messages_per_second(), 1.8e6, 1e3);
   EXPECT_NEAR(outcome->usual.messages_per_second(), 2e5, 1e3);
-  EXPECT_EQ(outcome->steps.size() + kBestRepeated * kRepeats, machine.measured.size());
+  // And what the defaults do.
+  EXPECT_EQ(outcome->steps.size() + (kBestRepeated + 1) * kRepeats, machine.measured.size());
+  EXPECT_EQ(run_count(outcome->usual), kRepeats);
+}
+
+// Their one run at first was unlucky, and those that did more then do no more than they.
+TEST(MessageTuning, does_not_leave_the_defaults_for_what_is_slower) {
+  std::size_t runs = 0;
+  Machine machine{[&runs](const MessageTest& test) -> Result<double> {
+    if (test.kind != test_kind("send-receive")) return test.inline_bytes == 0 ? 2.5e5 : 1e5;
+    if (test.inline_bytes == 0) return 3e5;
+    return runs++ == 0 ? 2e5 : 3.05e5;
+  }};
+  const auto outcome = machine.tuned({.goal = MessageMeasure::Latency});
+  ASSERT_TRUE(outcome) << outcome.error().to_string();
+  EXPECT_EQ(settings_text(outcome->best.test), "window 64");
+  EXPECT_EQ(settings_text(outcome->usual.test), "window 64");
+  EXPECT_EQ(run_count(outcome->best), kRepeats);
 }
 
 TEST(MessageTuning, does_not_decide_by_one_lucky_run) {
