@@ -104,7 +104,8 @@ inline Task<void> when_all(std::vector<Task<void>> tasks) {
 // further right perhaps without having begun. Destroying one that awaits an operation of its own cancels that, which
 // takes its connection out of service (see Operation): to give up waiting alone, and keep the connection, let the
 // operation live outside and the task await it by reference. An exception of the first passes on; what others would
-// have thrown is never known.
+// have thrown is never known. Nor is what they brought: of several that are finished in one turn of the engine, one is
+// the first. So a message, which comes once, may be lost beside a timer: give its wait a timeout instead.
 //
 //   auto first = co_await when_any(answer(connection), timeout(engine));
 template <class... T>

@@ -36,7 +36,8 @@ struct Options {
   // held. A ring without Commit::Immediate holds what fits, and depth is the number of the sender's own buffers.
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up. A message
-  // takes seven sixteenths of it at most. Of BufferedRead, the sender's; a receiver takes none larger than its own.
+  // takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is mapped twice. Of
+  // BufferedRead, the sender's; a receiver takes none larger than its own.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   // That a receiver takes. Of SharedReceive at most `depth`.
   std::uint32_t max_senders = 32;

@@ -75,7 +75,8 @@ class Message {
 };
 
 // A wait for a message: co_await receiver.async_receive(). Nothing is allocated. Those who wait are served in
-// line.
+// line. Who gives up after a while says so by the timeout: with a timer beside it in when_any(), a message that comes
+// in the turn of the engine in which the timer ends is destroyed with the wait.
 //
 // Lifetime: the receiver outlives it. Threads: the engine's.
 class [[nodiscard]] Receiving : private detail::Resumption {

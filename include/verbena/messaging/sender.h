@@ -73,7 +73,8 @@ struct Outgoing {
 };
 
 // A message that waits for room: co_await sender.async_send(...). Nothing is allocated. It waits in line
-// behind those that began before. Destroyed meanwhile, it was not sent.
+// behind those that began before. Destroyed meanwhile, it was not sent, unless it went in that very turn of the engine,
+// which nobody is told then: who gives up after a while says so by the timeout, not by a timer beside it in when_any().
 //
 // Lifetime: the sender outlives it. Threads: the engine's.
 class [[nodiscard]] Sending : private detail::Resumption {
@@ -180,8 +181,9 @@ class Sender {
   void on_room(std::function<void()> f);
 
   // ---- Ending. Those that wait end as Cancelled; what was taken is received; then the connection is closed.
-  // Errors: TimedOut (the receiver has not got all of it; it is closed here all the same), Cancelled (a callback or
-  // a task destroyed the sender meanwhile, as it may), and what broke it before.
+  // Errors: TimedOut (the receiver has not said that it has all of it; it is closed here all the same, and what was to
+  // be fetched, of DirectRead and BufferedRead, does not arrive any more), Cancelled (a callback or a task destroyed
+  // the sender meanwhile, as it may), and what broke it before.
   Result<void> close(Duration timeout = Duration::seconds(5));
   Task<Result<void>> async_close(Duration timeout = Duration::seconds(5));
   // Why nothing goes any more.
