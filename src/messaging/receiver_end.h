@@ -173,6 +173,7 @@ class ReceiverEnd {
   ProtectionDomain& domain() const;
   // A message may be here.
   void touch() { tick_.make_ready(); }
+  void touch_at(Instant at) { tick_.make_ready_at(at); }
   // Those who wait look now: without a sender there is nothing to look at.
   bool polls() const { return !peers_.empty() && looks(); }
   void touch_if_awaited() {

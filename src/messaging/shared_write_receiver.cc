@@ -25,6 +25,9 @@ struct SharedWriteReceiver::Peer final : ReceiverPeer {
 };
 
 Result<void> SharedWriteReceiver::open() {
+  if (options().connection.keep_alive <= Duration{})
+    return Error(ErrorCode::InvalidArgument, "messages by shared-write: keep_alive is 0, and a sender that dies with a "
+                                             "place reserved would hold up the others for ever");
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
   geometry_ = {.capacity = *capacity, .doubled = options().kind.ring == RingMemory::DoubleMapped};
@@ -103,10 +106,12 @@ Result<void> SharedWriteReceiver::handle_received(ReceiverPeer& base, const Comp
   return {};
 }
 
-// Mostly the next to come is under way. If it is not, the others wait until its death is known.
+// Mostly the next to come is under way. If it is not, the others wait until its death is known: it may have lived when
+// it was asked, and nothing more comes from those whose credits it holds.
 void SharedWriteReceiver::look_for_the_dead() {
   constexpr Duration kBetweenAsks = Duration::milliseconds(20);
   const Instant now = engine().now();
+  touch_at(now + kBetweenAsks);
   if (now < asked_at_ + kBetweenAsks) return;
   asked_at_ = now;
   for (const auto& peer : peers())
@@ -122,6 +127,7 @@ std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
     out[count] = seats_[got->sender]->hand_out({at, got->view.bytes}, got->view.position);
   }
   tell_head();
+  if (reader_->waits()) look_for_the_dead();
   if (reader_->fault() != ring::Fault::None)
     for (const auto& peer : peers())
       if (!peer->is_cut_off())

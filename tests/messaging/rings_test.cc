@@ -107,16 +107,16 @@ TEST_P(DeathInARing, one_of_64_senders_that_goes_with_a_place_reserved_holds_up_
   expect_all_through(ends, senders);
 }
 
-TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_reserved_holds_up_nobody) {
-  const Way way = GetParam();
-  Process child([&](const auto& say) {
+// A sender's process that reserves a place, says so, and waits for what comes.
+auto that_reserves(const Way& way, const Options& options) {
+  return [way, options](const auto& say) {
     Device device = must(Device::open(OpenOptions{.path = way.path}));
     ProgressEngine engine = must(ProgressEngine::create(device));
     Listener listener = must(Listener::create(engine));
     say(listener.address().to_string());
     ConnectionRequest request = must(listener.wait_request(kPatience));
     const Offer theirs = must(Offer::from_bytes(request.private_data()));
-    Options mine = options();
+    Options mine = options;
     mine.kind = way.kind;
     const auto offer = sender_offer(mine).to_bytes();
     Connection connection = must(request.accept(must(Connection::prepare(engine)), offer));
@@ -124,11 +124,18 @@ TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_rese
     reserve(connection, device, theirs);
     say("reserved");
     ::pause();
-  });
+  };
+}
+// Who is held up asks; nobody else does.
+Options patient(Options options) {
+  options.connection.keep_alive = Duration::seconds(3600);
+  return options;
+}
+
+TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_reserved_holds_up_nobody) {
+  Process child(that_reserves(GetParam(), options()));
   const std::string address = child.hear();
-  Options patient = options();
-  patient.connection.keep_alive = Duration::seconds(3600);  // who is held up asks
-  Ends ends(way, patient, ReliabilityOptions{}.timeout);
+  Ends ends(GetParam(), patient(options()), ReliabilityOptions{}.timeout);
   std::vector<Sender> senders;
   for (int i = 0; i < 63; ++i) senders.push_back(ends.connect());
   must(ends.receiver->connect(address));
@@ -136,6 +143,36 @@ TEST_P(DeathInARing, one_of_64_senders_whose_process_is_killed_with_a_place_rese
   child.signal(SIGKILL);
   EXPECT_EQ(child.wait(), -SIGKILL);
   expect_all_through(ends, senders);
+}
+
+TEST_P(DeathInARing, one_that_is_killed_after_it_was_asked_and_the_others_have_no_credits_left_holds_up_nobody) {
+  Process child(that_reserves(GetParam(), options()));
+  const std::string address = child.hear();
+  Ends ends(GetParam(), patient(options()), ReliabilityOptions{}.timeout);
+  Sender sender = ends.connect();
+  must(ends.receiver->connect(address));
+  ASSERT_EQ(child.hear(), "reserved");
+  std::uint32_t sent = 0;
+  const auto nothing_more_goes = [&] {
+    while (sender.try_send(text_of_message(0, sent, 300))) ++sent;
+    EXPECT_FALSE(ends.receiver->try_receive());
+    return false;
+  };
+  ends.engine.run_until(nothing_more_goes, Duration::milliseconds(200));
+  ASSERT_NE(sent, 0u);
+  child.signal(SIGKILL);
+  EXPECT_EQ(child.wait(), -SIGKILL);
+  for (std::uint32_t n = 0; n < sent; ++n)
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 300)) << n;
+}
+
+TEST_P(DeathInARing, a_receiver_that_could_not_learn_of_a_death_is_refused) {
+  Options deaf = options();
+  deaf.kind = GetParam().kind;
+  deaf.connection.keep_alive = Duration{0};
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  expect_error(Receiver::create(engine, deaf), ErrorCode::InvalidArgument, "keep_alive is 0");
 }
 
 // ---- Senders that write anything.
