@@ -30,6 +30,7 @@ class BufferedWriteSender final : public SenderEnd {
   ~BufferedWriteSender() override;
 
   std::uint64_t credits() const override;
+  bool has_buffer() const override { return may_post(0); }
   std::uint64_t memory_bytes() const override { return image_.size() + buffers_.memory().size(); }
 
  protected:

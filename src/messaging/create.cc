@@ -18,6 +18,7 @@ namespace verbena::messaging {
 namespace {
 
 constexpr std::uint32_t kMaxDepth = 1u << 16;
+constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // of a request
 
 const DeviceInfo& device_of(ProgressEngine& engine, const Options& options) {
   Device* const device = options.connection.device;
@@ -33,6 +34,9 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
   if (kind.commit > Commit::Reversed || kind.acknowledge > Acknowledge::Read || kind.ring > RingMemory::DoubleMapped)
     return refuse("a commit, acknowledge or ring that there is not");
   if (options.max_message_bytes == 0) return refuse("max_message_bytes is 0");
+  if (options.max_message_bytes > kMaxMessageBytes)
+    return refuse("max_message_bytes is " + std::to_string(options.max_message_bytes) +
+                  ", and what a device sends at once is 2147483648 bytes at most");
   if (options.depth == 0 || options.depth > kMaxDepth)
     return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +
                   std::to_string(kMaxDepth));

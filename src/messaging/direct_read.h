@@ -34,6 +34,7 @@ class DirectReadSender final : public SenderEnd {
   ~DirectReadSender() override { drop_connection(); }
 
   std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
+  bool has_buffer() const override { return sent() < completed_ + in_flight_.size(); }
   std::uint64_t memory_bytes() const override { return buffers_.memory().size(); }
 
  protected:

@@ -26,6 +26,7 @@ class SendReceiveSender : public SenderEnd {
   ~SendReceiveSender() override;
 
   std::uint64_t credits() const override { return depth_ + given_back_ - sent(); }
+  bool has_buffer() const override { return free_requests() != 0; }
   std::uint64_t memory_bytes() const override { return buffers_.memory().size(); }
 
  protected:

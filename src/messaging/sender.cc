@@ -54,7 +54,8 @@ void Freeing::await_suspend(std::coroutine_handle<> who) { end_->wait_for_freed(
 Result<void> Freeing::await_resume() const {
   if (end_->freed() >= message_) return {};
   if (auto ok = end_->status(); !ok) return ok;
-  return Error(ErrorCode::DeadlineExceeded, "wait for the memory of message " + std::to_string(message_));
+  return Error(cancelled_ ? ErrorCode::Cancelled : ErrorCode::DeadlineExceeded,
+               "wait for the memory of message " + std::to_string(message_));
 }
 
 // ---- Sender.
@@ -132,7 +133,10 @@ Sending Sender::async_send(std::span<const std::byte> message, Duration timeout)
 Sending Sender::async_lend(const LentMemory& message, Duration timeout) {
   return {*end_, Outgoing::lend(message), end_->deadline_of(timeout)};
 }
-void Sender::cancel_waiting() { end_->cancel_waiting(); }
+void Sender::cancel_waiting() {
+  end_->cancel_waiting();
+  end_->cancel_freeing();
+}
 
 MessageId Sender::freed() const { return end_->freed(); }
 Result<void> Sender::wait_freed(MessageId message, Duration timeout) {

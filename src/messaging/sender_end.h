@@ -49,6 +49,7 @@ class SenderEnd {
   void wait_for_room(Sending& sending, std::coroutine_handle<> who);
   void wait_for_freed(Freeing& freeing, std::coroutine_handle<> who);
   void cancel_waiting();
+  void cancel_freeing();
   void on_freed(std::function<void(MessageId)> f);
   void on_room(std::function<void()> f);
   // `self` is this, which lives as long as the task. Cancelled: the sender was destroyed meanwhile.
@@ -70,6 +71,8 @@ class SenderEnd {
   // ---- A protocol.
   // Room for messages of max_message_bytes() that the receiver has left.
   virtual std::uint64_t credits() const = 0;
+  // Whether a message more may be under way, as far as this end is concerned. touch() follows when it may.
+  virtual bool has_buffer() const { return true; }
   virtual std::uint64_t memory_bytes() const = 0;
 
  protected:
@@ -194,7 +197,7 @@ class SenderEnd {
   Tick tick_;
   detail::ResumptionList waiting_, freeing_;
   std::function<void()> on_room_;
-  std::function<void(MessageId)> on_freed_;
+  std::shared_ptr<const std::function<void(MessageId)>> on_freed_;
   bool* destroyed_ = nullptr;  // set while users are called
 };
 

@@ -186,8 +186,16 @@ void SenderEnd::cancel_waiting() {
   }
 }
 
+void SenderEnd::cancel_freeing() {
+  while (!freeing_.empty()) {
+    auto& freeing = static_cast<Freeing&>(freeing_.first());
+    freeing.cancelled_ = true;
+    freeing.make_ready();
+  }
+}
+
 void SenderEnd::on_freed(std::function<void(MessageId)> f) {
-  on_freed_ = std::move(f);
+  on_freed_ = f ? std::make_shared<const std::function<void(MessageId)>>(std::move(f)) : nullptr;
   told_freed_ = freed_;
   look_again();
 }
@@ -242,14 +250,13 @@ void SenderEnd::call_back(const Calling& calling) {
     told_freed_ = freed_;
     const auto f = on_freed_;
     touch();
-    f(freed_);
+    (*f)(freed_);
     if (calling.destroyed_it()) return;
   }
   if (!on_room_) return;
   if (state_ == State::Open && credits() == 0) want_room();
-  const bool has_room = state_ == State::Closed || (waiting_.empty() && credits() != 0 &&
-                                                    (!limiter_.is_on() || limiter_.allows(engine_.now())));
-  if (!has_room) return;
+  const bool may_go = credits() != 0 && has_buffer() && (!limiter_.is_on() || limiter_.allows(engine_.now()));
+  if (state_ != State::Closed && !(waiting_.empty() && may_go)) return;
   const auto f = std::exchange(on_room_, nullptr);
   touch();
   f();

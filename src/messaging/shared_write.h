@@ -44,6 +44,7 @@ class SharedWriteSender final : public SenderEnd {
   ~SharedWriteSender() override { drop_connection(); }
 
   std::uint64_t credits() const override;
+  bool has_buffer() const override { return taken_ - done_ < items_.size(); }
   std::uint64_t memory_bytes() const override { return buffers_.memory().size() + answers_.size(); }
 
  protected:

@@ -99,6 +99,25 @@ TEST_P(Allocation, messages_that_are_reserved_and_committed_allocate_nothing_eac
   });
 }
 
+TEST_P(Allocation, messages_that_callbacks_are_called_for_allocate_nothing_each) {
+  Ends ends(GetParam(), kOptions);
+  Sender sender = ends.connect();
+  const std::vector<std::byte> text(kLongest);
+  struct Counts {
+    std::array<std::uint64_t, 8> of_many;  // more than a function keeps in itself
+  } counts{};
+  ends.receiver->on_message([&ends, &sender, counts](Message) mutable { ++counts.of_many[0]; });
+  sender.on_freed([counts](messaging::MessageId) mutable { ++counts.of_many[1]; });
+  const auto exchange = [&] {
+    const std::size_t before = allocations;
+    for (std::size_t n = 0; n < kMessages; ++n) must(sender.send(std::span(text).first(length_of(n))));
+    ends.engine.run_until([&] { return sender.freed() == sender.counters().messages; });
+    return allocations - before;
+  };
+  expect_a_round_of(0, exchange);
+  ends.receiver->on_message(nullptr);
+}
+
 TEST_P(Allocation, messages_that_are_awaited_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();

@@ -395,6 +395,42 @@ TEST_P(Waits, who_asks_for_room_without_having_been_refused_is_told_of_it) {
   EXPECT_TRUE(ends.engine.run_until([&] { return room; }, kPatience));
 }
 
+TEST_P(Waits, who_is_told_of_room_may_send) {
+  Ends ends(GetParam(), {.max_message_bytes = 200, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+  ends.receiver->on_message([](Message) {});
+  Sender sender = ends.connect();
+  const std::vector<std::byte> text(200);
+  constexpr int kTimes = 200;
+  int told = 0, in_vain = 0;
+  std::function<void()> send_all = [&] {
+    ++told;
+    bool sent = false;
+    while (sender.try_send(text)) sent = true;
+    if (!sent) ++in_vain;
+    if (told < kTimes) sender.on_room(send_all);
+  };
+  sender.on_room(send_all);
+  EXPECT_TRUE(ends.engine.run_until([&] { return told == kTimes; }, kPatience));
+  EXPECT_EQ(in_vain, 0);
+  ends.receiver->on_message(nullptr);
+}
+
+TEST_P(Waits, who_waits_for_memory_can_be_cancelled_too) {
+  Ends ends(GetParam(), {.max_message_bytes = 200, .max_senders = 1});
+  Sender sender = ends.connect();
+  const auto id = must(sender.send({}, kPatience));
+  std::string how;
+  const auto wait = [&]() -> Task<void> {
+    auto freed = co_await sender.async_freed(id + 1);
+    how = freed ? "freed" : freed.error().to_string();
+  };
+  ends.engine.spawn(wait());
+  ends.engine.run_once();
+  sender.cancel_waiting();
+  EXPECT_TRUE(ends.engine.run_until([&] { return !how.empty(); }, kPatience));
+  EXPECT_THAT(how, ::testing::HasSubstr("Cancelled"));
+}
+
 TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_the_rate_allows_more) {
   Ends ends(GetParam(),
             {.max_message_bytes = 100, .depth = 2, .max_senders = 1, .rate = {.messages_per_second = 10, .burst = 1}});
@@ -472,6 +508,9 @@ TEST(Mismatch, options_that_no_protocol_takes_are_refused) {
   ProgressEngine engine = must(ProgressEngine::create(device));
   expect_error(Receiver::create(engine, {.max_message_bytes = 0}), ErrorCode::InvalidArgument,
                "max_message_bytes");
+  for (const Protocol protocol : messaging::all_protocols())
+    expect_error(Receiver::create(engine, {.kind = {protocol}, .max_message_bytes = (1u << 31) + 64, .depth = 1}),
+                 ErrorCode::InvalidArgument, "max_message_bytes is 2147483712");
   expect_error(Receiver::create(engine, {.depth = 0}), ErrorCode::InvalidArgument, "a depth of 0");
   for (const messaging::Kind& kind :
        {messaging::Kind{.commit = messaging::Commit{7}}, messaging::Kind{.acknowledge = messaging::Acknowledge{7}},

@@ -16,7 +16,7 @@ namespace verbena::messaging {
 struct RateLimit {
   std::uint64_t messages_per_second = 0;
   std::uint64_t bytes_per_second = 0;
-  std::uint32_t burst = 16;  // messages that may go at once after a pause
+  std::uint32_t burst = 16;  // messages that may go at once after a pause; of bytes nothing goes ahead of its time
 
   bool operator==(const RateLimit&) const = default;
 };

@@ -104,7 +104,7 @@ class [[nodiscard]] Freeing : private detail::Resumption {
       : end_(&end), message_(message), deadline_(deadline) {}
   bool await_ready() const;
   void await_suspend(std::coroutine_handle<> who);
-  // Errors: DeadlineExceeded, and why the sender is closed.
+  // Errors: DeadlineExceeded, Cancelled, and why the sender is closed.
   Result<void> await_resume() const;
 
  private:
@@ -112,6 +112,7 @@ class [[nodiscard]] Freeing : private detail::Resumption {
   SenderEnd* end_;
   MessageId message_;
   Instant deadline_;
+  bool cancelled_ = false;
 };
 
 // Sends messages to one receiver, by the protocol its options name. Messages arrive once, whole and in order.
@@ -166,7 +167,7 @@ class Sender {
   // ---- To be awaited. What `message` names stays valid until then.
   Sending async_send(std::span<const std::byte> message, Duration timeout = Duration::forever());
   Sending async_lend(const LentMemory& message, Duration timeout = Duration::forever());
-  // Those that wait end as Cancelled.
+  // Those that wait end as Cancelled, of async_freed() too.
   void cancel_waiting();
 
   // ---- Memory comes back.
