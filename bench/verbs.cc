@@ -206,12 +206,9 @@ class End {
   }
 
   // ---- Bandwidth.
-  bool copy_now() {
-    if (writes_) return pair_.try_write_now({source_.bytes(), request_.remote_address, request_.rkey});
-    return pair_.try_read_now({source_.bytes(), request_.remote_address, request_.rkey});
-  }
   // The first are requests, by which the peer's memory comes within reach.
-  void bring_within_reach(const Connection& control) {
+  template <class CopyNow>
+  void bring_within_reach(const Connection& control, const CopyNow& copy_now) {
     constexpr int kTries = 20;
     for (int i = 0; i < kTries && !copy_now(); ++i) {
       request_.flags = SendFlags::Signaled;
@@ -220,12 +217,20 @@ class End {
       engine_.run_until([] { return false; }, Duration::milliseconds(1));
     }
   }
-  double copy_all(const Connection& control) {
-    bring_within_reach(control);
+  // Copies a second.
+  template <class CopyNow>
+  double copy_all(const Connection& control, const CopyNow& copy_now) {
+    bring_within_reach(control, copy_now);
     const std::uint64_t begin = peer::now_ns();
     for (std::uint64_t i = 0; i < iterations_; ++i)
       if (!copy_now()) peer::usage("the peer's memory is not within reach");
     return static_cast<double>(iterations_) * 1e9 / static_cast<double>(peer::now_ns() - begin);
+  }
+  double copy_all(const Connection& control) {
+    const ShortWrite write{source_.bytes(), request_.remote_address, request_.rkey};
+    const ShortRead read{source_.bytes(), request_.remote_address, request_.rkey};
+    return writes_ ? copy_all(control, [&] { return pair_.try_write_now(write); })
+                   : copy_all(control, [&] { return pair_.try_read_now(read); });
   }
 
   const std::uint32_t size_, depth_, list_;
