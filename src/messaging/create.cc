@@ -36,7 +36,7 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
   if (options.max_message_bytes == 0) return refuse("max_message_bytes is 0");
   if (options.max_message_bytes > kMaxMessageBytes)
     return refuse("max_message_bytes is " + std::to_string(options.max_message_bytes) +
-                  ", and what a device sends at once is 2147483648 bytes at most");
+                  ", and what a device sends at once is " + std::to_string(kMaxMessageBytes) + " bytes at most");
   if (options.depth == 0 || options.depth > kMaxDepth)
     return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +
                   std::to_string(kMaxDepth));

@@ -35,7 +35,7 @@ class Requester {
   Room room() const;
   bool window_admits(const core::SendWqe& wqe, const Room& room) const;
   std::uint32_t bytes_in_flight() const;
-  // At least as many as are.
+  // At least as many as are, but for the one that holds the oldest request.
   std::uint32_t trains_in_flight() const;
   void begin(core::SendWqe& wqe);
   std::uint32_t middle_run(const core::SendWqe& wqe, const Room& room, const Train& train) const;
