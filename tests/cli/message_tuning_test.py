@@ -162,9 +162,10 @@ def tuned(setting, *words):
         return 1 / one["time_us"]["typical"] if result["goal"] == "latency" else one["messages_per_s"]
 
     check(result["best"] in steps and result["usual"] in steps, "what was not measured is the best")
-    # Those that did best ran again. Of them nothing was better by more than what counts as noise.
+    # The three that did best and the one to keep ran again, each with the defaults of its kind. Of them nothing was
+    # better by more than what counts as noise.
     again = [one for one in steps if one["runs"] > 1]
-    check(3 <= len(again) <= 4 and all(one["runs"] == 3 for one in again) and result["best"] in again, again)
+    check(3 <= len(again) <= 2 * 4 and all(one["runs"] == 3 for one in again) and result["best"] in again, again)
     the_table_tells_runs(output, steps)
     alike = result["within_noise"]
     check(output.count("within the noise of these runs: ") == len(alike), output)

@@ -104,9 +104,9 @@ TEST_P(Allocation, messages_that_callbacks_are_called_for_allocate_nothing_each)
   Sender sender = ends.connect();
   const std::vector<std::byte> text(kLongest);
   struct Counts {
-    std::array<std::uint64_t, 8> of_many;  // more than a function keeps in itself
+    std::array<std::uint64_t, 8> of_many;  // more than a std::function keeps in itself
   } counts{};
-  ends.receiver->on_message([&ends, &sender, counts](Message) mutable { ++counts.of_many[0]; });
+  ends.receiver->on_message([counts](Message) mutable { ++counts.of_many[0]; });
   sender.on_freed([counts](messaging::MessageId) mutable { ++counts.of_many[1]; });
   const auto exchange = [&] {
     const std::size_t before = allocations;
