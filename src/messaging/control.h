@@ -21,6 +21,7 @@ struct Control {
     GivenBack = 1,  // receiver: so many messages, or bytes, since the beginning
     Finish = 2,     // sender: so many messages is all
     Finished = 3,   // receiver: all of them are here, whatever becomes of the connection
+    Waits = 4,      // sender of a shared ring: it has waited for room for long; the number says nothing
   };
   static constexpr std::uint32_t kNumberMask = (1u << 28) - 1;
 
@@ -36,7 +37,7 @@ struct Control {
   static std::optional<Control> from_immediate(const std::array<std::byte, 4>& bytes) {
     const std::uint32_t value = load_be32(bytes.data());
     const std::uint32_t word = value >> 28;
-    if (word < 1 || word > 3) return std::nullopt;
+    if (word < 1 || word > 4) return std::nullopt;
     return Control{static_cast<Word>(word), value & kNumberMask};
   }
 };

@@ -245,8 +245,16 @@ void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
   if (!ok) fail(peer, ok.error());
 }
 
+Result<void> ReceiverEnd::handle_waiting(ReceiverPeer&) {
+  return Error(ErrorCode::ProtocolError, "the sender sent what no sender sends");
+}
+
 void ReceiverEnd::handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate) {
   const auto control = Control::from_immediate(immediate);
+  if (control && control->word == Control::Word::Waits) {
+    if (auto ok = handle_waiting(peer); !ok) fail(peer, ok.error());
+    return;
+  }
   if (!control || control->word != Control::Word::Finish || peer.total_)
     return fail(peer, Error(ErrorCode::ProtocolError, "the sender sent what no sender sends"));
   peer.total_ = counter_near(peer.arrived_, control->number);

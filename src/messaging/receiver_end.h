@@ -145,6 +145,8 @@ class ReceiverEnd {
   virtual void handle_control_in(ReceiverPeer& /*peer*/, const Completion& /*completion*/) {}
   // It said that this is all; answer_finish() may follow.
   virtual void handle_finish(ReceiverPeer& /*peer*/) {}
+  // It waits for room, and somebody may hold it up. Errors: as handle_received().
+  virtual Result<void> handle_waiting(ReceiverPeer& peer);
   // So many messages of it are in this end's memory, and survive the connection. In most protocols all are
   // when Finish is; others call answer_finish() when they are.
   virtual bool has_all(const ReceiverPeer& /*peer*/, std::uint64_t /*total*/) const { return true; }

@@ -10,7 +10,7 @@ namespace verbena::messaging {
 
 namespace {
 
-constexpr std::uint32_t kControlSends = 1;     // Finish
+constexpr std::uint32_t kControlSends = 1;     // Finish; others are the protocol's
 constexpr std::uint32_t kControlReceives = 1;  // Finished
 
 }  // namespace
@@ -153,6 +153,14 @@ PostResult SenderEnd::post(std::span<const SendRequest> requests) {
   return connection_->post_send(requests);
 }
 
+void SenderEnd::say(Control control) {
+  SendRequest request;
+  request.id = kFirstBaseId;
+  request.opcode = SendOpcode::SendWithImmediate;
+  request.immediate = control.to_immediate();
+  static_cast<void>(post({&request, 1}));
+}
+
 // ---- What comes.
 
 void SenderEnd::handle(const Completion& completion) {
@@ -190,7 +198,8 @@ void SenderEnd::handle_control(const Completion& completion) {
       finished_ = true;
       return changed_.notify();
     case Control::Word::Finish:
-      return fail(Error(ErrorCode::ProtocolError, "the receiver ends a stream of messages it does not send"));
+    case Control::Word::Waits:
+      return fail(Error(ErrorCode::ProtocolError, "the receiver says what only senders say"));
   }
 }
 
@@ -234,11 +243,7 @@ Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duratio
   bool in_time = true;
   while (in_time && state_ == State::Closing && !all_posted()) in_time = co_await changed_.wait(deadline);
   if (in_time && state_ == State::Closing) {
-    SendRequest finish;
-    finish.id = kFirstBaseId;
-    finish.opcode = SendOpcode::SendWithImmediate;
-    finish.immediate = Control{Control::Word::Finish, static_cast<std::uint32_t>(sent())}.to_immediate();
-    static_cast<void>(post({&finish, 1}));
+    say({Control::Word::Finish, static_cast<std::uint32_t>(sent())});
   }
   while (in_time && state_ == State::Closing && !finished_) in_time = co_await changed_.wait(deadline);
   if (!finished_ && state_ == State::Closed) co_return status();

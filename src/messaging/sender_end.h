@@ -120,6 +120,7 @@ class SenderEnd {
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(std::span<const SendRequest> requests);
   PostResult post_receive(const ReceiveRequest& request);
+  void say(Control control);
   // See Connection::try_write_now().
   bool write_now(const ShortWrite& write) { return connection_ && connection_->try_write_now(write); }
   // Until its end, what is posted one by one leaves together.

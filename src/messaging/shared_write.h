@@ -22,6 +22,8 @@
 
 namespace verbena::messaging {
 
+// So long a wait may be somebody's fault: whoever waits says so, and the receiver looks who it is.
+inline constexpr Duration kLongWait = Duration::milliseconds(20);
 // Offsets behind the ring.
 inline constexpr std::uint64_t kSharedTail = 0, kSharedHead = 64, kSharedCells = 128;
 
@@ -87,6 +89,7 @@ class SharedWriteSender final : public SenderEnd {
   SendRequest& add_word(Batch& batch, ring::CellWord where, std::uint64_t word);
   bool flush(Batch& batch);
   void ask_for_head();
+  void say_how_long();
   void handle_words(ring::Fault fault);
   std::uint64_t lines() const { return remote_.address + geometry_.frames().memory_bytes(); }
 
@@ -100,6 +103,8 @@ class SharedWriteSender final : public SenderEnd {
   std::uint64_t queued_bytes_ = 0;  // frames of what is taken and has no place yet
   std::uint64_t tail_ = 0;          // as far as known
   bool said_waiting_ = false;
+  bool said_long_ = false;
+  Instant waits_since_;
   bool reading_ = false;
   bool starved_ = false;  // somebody waits for the head to move
 };
@@ -123,6 +128,7 @@ class SharedWriteReceiver final : public ReceiverEnd {
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer&, const Completion&) override { return {}; }
   bool is_empty(const ReceiverPeer& peer) const override;
+  Result<void> handle_waiting(ReceiverPeer& peer) override;
   void handle_fenced(ReceiverPeer& peer) override;
   // Who waits for room says so without a completion.
   bool looks() const override { return reader_ && reader_->is_searching(); }
@@ -133,14 +139,17 @@ class SharedWriteReceiver final : public ReceiverEnd {
   void start_reader();
   void leave(Peer& peer);
   void tell_head();
-  void look_for_the_dead();
+  void look_for_holders();
   std::byte* lines() const { return memory_.region.data() + geometry_.frames().memory_bytes(); }
 
   ring::SharedGeometry geometry_;
   RegisteredRing memory_;
   std::optional<ring::SharedReader> reader_;
   std::vector<Peer*> seats_;
-  Instant asked_at_;  // who holds up the others, whether it lives
+  bool somebody_waits_ = false;  // for room, and said so
+  Instant asked_at_;             // who holds up the others, whether it lives
+  std::uint64_t held_at_ = 0;    // position at the last look
+  Instant held_since_;
 };
 
 }  // namespace verbena::messaging

@@ -10,6 +10,13 @@
 
 namespace verbena::messaging {
 
+namespace {
+
+// A place may be held so long while others wait for what is behind it.
+constexpr std::int64_t kMostKeepAlives = 10;
+
+}  // namespace
+
 struct SharedWriteReceiver::Peer final : ReceiverPeer {
   Peer(SharedWriteReceiver& receiver, PeerId id, std::uint32_t number)
       : ReceiverPeer(receiver, id), owner(receiver), seat(number) {}
@@ -51,6 +58,7 @@ void SharedWriteReceiver::restart() {
 }
 
 void SharedWriteReceiver::start_reader() {
+  somebody_waits_ = false;
   const std::span<const std::byte> cells(lines() + kSharedCells,
                                          std::size_t{options().max_senders} * ring::kCellBytes);
   reader_.emplace(geometry_, options().max_senders, ring::SharedMemory(lines() + kSharedTail, cells));
@@ -83,7 +91,8 @@ QueuePairCapabilities SharedWriteReceiver::queues() const {
 
 // The base's own receives take the immediates: of messages, and in a plain ring of as many that were dropped.
 std::uint32_t SharedWriteReceiver::control_receives() const {
-  return std::min(2 * options().depth, device().info().max_requests - 8);
+  constexpr std::uint32_t kWaits = 2;  // one for each place that waits, and none before the head has passed the last
+  return std::min(2 * options().depth + kWaits, device().info().max_requests - 8);
 }
 
 void SharedWriteReceiver::offer(ReceiverPeer& peer, Offer& ours, const Offer*) {
@@ -101,21 +110,38 @@ Result<void> SharedWriteReceiver::handle_received(ReceiverPeer& base, const Comp
   const ring::Fault fault = reader_->handle_arrival(peer.seat, immediate, completion.byte_count);
   if (fault != ring::Fault::None && !peer.gone)
     return Error(ErrorCode::ProtocolError, std::string(to_string(fault)));
-  if (reader_->waits()) look_for_the_dead();
+  if (reader_->waits()) look_for_holders();
   touch_if_awaited();
   return {};
 }
 
-// Mostly the next to come is under way. If it is not, the others wait until its death is known: it may have lived when
-// it was asked, and nothing more comes from those whose credits it holds.
-void SharedWriteReceiver::look_for_the_dead() {
-  constexpr Duration kBetweenAsks = Duration::milliseconds(20);
+Result<void> SharedWriteReceiver::handle_waiting(ReceiverPeer&) {
+  somebody_waits_ = true;
+  look_for_holders();
+  return {};
+}
+
+// Mostly the next to come is under way. If it is not, the others wait: until the death of whoever has that place is
+// known, who may have lived when it was asked; or he has had it for too long; or it turns out that nobody has.
+// Nothing more may come from those who wait.
+void SharedWriteReceiver::look_for_holders() {
   const Instant now = engine().now();
-  touch_at(now + kBetweenAsks);
-  if (now < asked_at_ + kBetweenAsks) return;
-  asked_at_ = now;
-  for (const auto& peer : peers())
-    if (!peer->is_cut_off() && reader_->may_hold_up(static_cast<Peer&>(*peer).seat)) check_alive(*peer);
+  const Duration keep_alive = options().connection.keep_alive;
+  touch_at(now + kLongWait);
+  if (now < asked_at_ + kLongWait) return;
+  const bool nobody_looked = now > std::exchange(asked_at_, now) + keep_alive;
+  somebody_waits_ = somebody_waits_ && reader_->somebody_waits();
+  if (std::exchange(held_at_, reader_->position()) != reader_->position() || nobody_looked)
+    held_since_ = now;
+  else
+    reader_->search();
+  const bool too_long = now >= held_since_ + keep_alive * kMostKeepAlives;
+  for (const auto& each : peers()) {
+    auto& peer = static_cast<Peer&>(*each);
+    if (peer.is_cut_off() || !reader_->may_hold_up(peer.seat)) continue;
+    if (!too_long) check_alive(peer);
+    else fail(peer, Error(ErrorCode::ProtocolError, "the sender reserved a place, and has held up the others with it"));
+  }
 }
 
 std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
@@ -127,7 +153,7 @@ std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
     out[count] = seats_[got->sender]->hand_out({at, got->view.bytes}, got->view.position);
   }
   tell_head();
-  if (reader_->waits()) look_for_the_dead();
+  if (somebody_waits_ || reader_->waits()) look_for_holders();
   if (reader_->fault() != ring::Fault::None)
     for (const auto& peer : peers())
       if (!peer->is_cut_off())

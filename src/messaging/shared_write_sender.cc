@@ -125,7 +125,7 @@ SendRequest& SharedWriteSender::add_word(Batch& batch, ring::CellWord where, std
 
 // First that it is begun, then the reservation: a receiver that sees the one sees the other.
 void SharedWriteSender::begin(Batch& batch) {
-  said_waiting_ = false;
+  said_waiting_ = said_long_ = false;
   const std::uint64_t begun = writer_->begin(item(posted_).memory.length);
   add_word(batch, ring::CellWord::Begun, begun);
   batch.pieces[batch.size] = answers_.local(0, ring::kWordBytes);
@@ -164,7 +164,10 @@ void SharedWriteSender::go_on() {
       break;
     case Step::Wait:
       starved_ = true;
-      if (!said_waiting_) add_word(batch, ring::CellWord::Waiting, writer_->waiting_word());
+      if (!said_waiting_) {
+        add_word(batch, ring::CellWord::Waiting, writer_->waiting_word());
+        waits_since_ = engine().now();
+      }
       said_waiting_ = true;
       static_cast<void>(flush(batch));
       return ask_for_head();
@@ -206,6 +209,13 @@ void SharedWriteSender::ask_for_head() {
   reading_ = static_cast<bool>(post({&request, 1}));
 }
 
+// What was written to the cell wakes nobody.
+void SharedWriteSender::say_how_long() {
+  if (said_long_ || engine().now() < waits_since_ + kLongWait) return;
+  said_long_ = true;
+  say({Control::Word::Waits, 0});
+}
+
 // ---- What comes back.
 
 void SharedWriteSender::handle_words(ring::Fault fault) {
@@ -222,7 +232,10 @@ void SharedWriteSender::handle_sent(const Completion& completion) {
     const ring::Fault fault = writer_->handle_head(ring::load_word(answers_.data() + 8));
     if (writer_->head() != before) starved_ = false;
     handle_words(fault);
-    if (starved_ && writer_->step() == Step::Wait) ask_for_head();
+    if (starved_ && writer_->step() == Step::Wait) {
+      say_how_long();
+      ask_for_head();
+    }
     return touch();
   }
   if (completion.id == kAddId) {

@@ -409,9 +409,14 @@ TEST_P(LyingSharedHeads, that_pass_a_reservation_that_waits_are_left_by_name) {
 
 class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
  protected:
+  static constexpr std::uint64_t kRing = 16384;
   SpoiltTail()
       : ends(Way{must(messaging::parse_kind("shared-write")), GetParam()},
-             {.max_message_bytes = 600, .depth = 4, .ring_bytes = 16384, .max_senders = 3}) {
+             {.max_message_bytes = 600,
+              .depth = 4,
+              .ring_bytes = kRing,
+              .max_senders = 3,
+              .connection = {.keep_alive = Duration::milliseconds(30)}}) {
     ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) {
       if (!how) reasons.push_back(how.error().to_string());
     });
@@ -422,19 +427,22 @@ class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
     theirs = must(Offer::from_bytes(liar.private_data()));
     return liar;
   }
-  void spoil(Connection& liar) {
-    auto word = must(ends.client.protection_domain().allocate_memory(64));
+  void add_to_tail(Connection& liar, std::uint64_t bytes) {
     const auto place = messaging::SharedPlace::unpack(theirs.extra);
-    must(liar.fetch_and_add(part(theirs, place.capacity + messaging::kSharedTail, 8), std::uint64_t{1} << 40).wait());
+    must(liar.fetch_and_add(part(theirs, place.capacity + messaging::kSharedTail, 8), bytes).wait());
+  }
+  void spoil(Connection& liar) { add_to_tail(liar, std::uint64_t{1} << 40); }
+  void expect_to_get_through(Sender& sender) {
+    for (std::uint32_t n = 0; n < kMessages; ++n) {
+      must(sender.send(text_of_message(0, n, 500), kPatience));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500)) << n;
+    }
   }
   void expect_new_ones_to_work() {
     EXPECT_TRUE(ends.engine.run_until(
         [&] { return !ends.receiver->try_receive() && ends.receiver->peers() == 0; }, kPatience));
     Sender fresh = ends.connect();
-    for (std::uint32_t n = 0; n < kMessages; ++n) {
-      must(fresh.send(text_of_message(0, n, 500), kPatience));
-      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500));
-    }
+    expect_to_get_through(fresh);
     must(fresh.close());
   }
 
@@ -469,6 +477,37 @@ TEST_P(SpoiltTail, of_one_that_dies_ends_all_who_share_it_by_name) {
       [&] { return !ends.receiver->try_receive() && honest.closed() && reasons.size() == 2; }, kPatience));
   EXPECT_THAT(reasons, ::testing::Contains(::testing::HasSubstr("the peer's tail goes back")));
   expect_new_ones_to_work();
+}
+
+// By less than the ring, so that others get a place behind it, and by more, so that they wait for room.
+TEST_P(SpoiltTail, that_leaves_a_place_to_nobody_holds_up_nobody) {
+  for (const std::uint64_t bytes : {std::uint64_t{1024}, kRing, 3 * kRing + 64}) {
+    Sender honest = ends.connect();
+    Connection liar = connect_liar();
+    add_to_tail(liar, bytes);
+    expect_to_get_through(honest);
+    must(honest.close());
+    { const Connection gone = std::move(liar); }
+    EXPECT_TRUE(ends.engine.run_until(
+        [&] { return !ends.receiver->try_receive() && ends.receiver->peers() == 0; }, kPatience));
+  }
+  EXPECT_EQ(reasons.size(), 3u);  // the liar's, each time
+}
+
+TEST_P(SpoiltTail, of_one_that_keeps_its_place_and_lives_ends_that_one_alone) {
+  for (const std::uint64_t more : {std::uint64_t{0}, kRing}) {
+    Sender honest = ends.connect();
+    Connection liar = connect_liar();
+    reserve(liar, ends.client, theirs);
+    if (more != 0) add_to_tail(liar, more);
+    expect_to_get_through(honest);
+    ASSERT_EQ(reasons.size(), 1u);
+    EXPECT_THAT(std::exchange(reasons, {})[0],
+                ::testing::AllOf(::testing::HasSubstr("ProtocolError"), ::testing::HasSubstr("held up the others")));
+    must(honest.close());
+    EXPECT_TRUE(ends.engine.run_until(
+        [&] { return !ends.receiver->try_receive() && ends.receiver->peers() == 0; }, kPatience));
+  }
 }
 
 std::uint64_t direct_requests(const Device& device) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kUnit = 8;
 constexpr std::uint64_t kCapacity = 16 * kUnit;
-constexpr std::size_t kSenders = 3;
+constexpr std::size_t kSenders = 3, kSearch = 3 + kSenders;
 
 // What is broken on purpose, so that the model proves that it would see it.
 struct Faults {
@@ -34,6 +34,8 @@ struct Scenario {
   bool doubled = false;
   std::array<std::vector<std::uint32_t>, kSenders> units{};  // of each sender's messages
   std::size_t deaths = 0;                                    // at most
+  std::uint64_t stolen = 0;  // units that somebody adds to the tail, once, who says nothing of it
+  bool searches = false;     // the receiver looks for what is nobody's whenever it likes
   bool receiver_dies = false;
   std::uint64_t begin = 0;                                   // units the ring stands at
   Faults faults{};
@@ -91,12 +93,13 @@ struct State {
   std::vector<Held> held;
   std::vector<std::uint64_t> log;
   bool dead = false;        // the receiver
-  std::size_t at_hand = 0;  // 0: none, 1: an arrival, 2: a look, 3 + i: peer i is gone
+  bool stolen = false;
+  std::size_t at_hand = 0;  // 0: none, 1: an arrival, 2: a look, 3 + i: peer i is gone, kSearch
 
   std::size_t key() const {
     Key key;
     Inspect::digest(reader, key);
-    key.add_all(ring), key.add(tail), key.add(head), key.add_all(log), key.add(at_hand), key.add(dead);
+    key.add_all(ring), key.add(tail), key.add(head), key.add_all(log), key.add(at_hand), key.add(dead), key.add(stolen);
     for (const auto& cell : cells) key.add_all(cell);
     for (const Peer& peer : peers) {
       Inspect::digest(peer.writer, key);
@@ -172,6 +175,14 @@ class Explorer : StateSpace<State, Outcome> {
     if (state.held.empty() && (state.at_hand == 0 || state.at_hand == 2))
       step([&](State& next) { read(next, 2); });
     if (!state.held.empty()) step([&](State& next) { let_go(next); });
+    if (scenario_.searches && !state.reader.is_searching() && (state.at_hand == 0 || state.at_hand == kSearch))
+      step([&](State& next) { read(next, kSearch); });
+    if (scenario_.stolen != 0 && !state.stolen) {
+      step([&](State& next) {
+        next.stolen = true;
+        next.tail += scenario_.stolen * kUnit;
+      });
+    }
     return any;
   }
   // ---- A sender.
@@ -282,6 +293,8 @@ class Explorer : StateSpace<State, Outcome> {
       fault = state.reader.handle_arrival(one.sender, one.immediate, one.bytes);
     } else if (what == 2) {
       view = state.reader.poll();
+    } else if (what == kSearch) {
+      state.reader.search();
     } else {
       state.reader.handle_gone(static_cast<std::uint32_t>(what - 3));
     }
@@ -305,7 +318,7 @@ class Explorer : StateSpace<State, Outcome> {
         take(state, *view);
       else if (state.reader.position() != position)
         ++outcome_.gaps;
-    } else {
+    } else if (what != kSearch) {
       state.peers[what - 3].life = Peer::Gone;
     }
     state.head = state.reader.head();
@@ -382,6 +395,36 @@ TEST(SharedRingModel, those_that_die_at_any_step_hold_nobody_up) {
     const Outcome outcome = explore(scenario);
     EXPECT_EQ(outcome.violation, "");
     EXPECT_GT(outcome.gaps, 0u) << "nobody died with a reservation";
+  }
+}
+
+// It may be a part of the ring, or more than that: others reserve in front of it and behind.
+TEST(SharedRingModel, a_place_that_is_nobody_s_is_passed_over) {
+  for (const std::uint64_t stolen : {3u, 16u, 21u}) {
+    const Outcome outcome =
+        explore({.doubled = true, .units = {{{6}, {7}, {}}}, .stolen = stolen, .searches = true});
+    EXPECT_EQ(outcome.violation, "");
+    EXPECT_GT(outcome.gaps, 0u);
+  }
+  EXPECT_EQ(explore({.doubled = true, .units = {{{6}, {7}, {}}}, .stolen = 3}).violation,
+            "a sender that lives waits for ever");
+}
+
+TEST(SharedRingModel, one_that_dies_and_a_place_that_is_nobody_s_hold_nobody_up) {
+  for (const bool doubled : kForms) {
+    if (kSanitized && doubled) continue;
+    const Outcome outcome = explore(
+        {.doubled = doubled, .units = {{{6}, {7}, {}}}, .deaths = 1, .stolen = 3, .searches = true});
+    EXPECT_EQ(outcome.violation, "");
+    EXPECT_GT(outcome.gaps, 0u);
+  }
+}
+
+TEST(SharedRingModel, a_search_at_any_time_passes_over_nobody_who_lives) {
+  for (const bool doubled : kForms) {
+    const Outcome outcome = explore({.doubled = doubled, .units = {{{6, 2}, {7}, {}}}, .searches = true});
+    EXPECT_EQ(outcome.violation, "");
+    EXPECT_EQ(outcome.gaps, 0u);
   }
 }
 

@@ -87,11 +87,25 @@ class BasicSharedReader {
     who.state = State::Gone;
     if (memory_.load_cell(sender, CellWord::Begun) != who.arrived) start_search();
   }
-  // What arrived waits for what is reserved in front of it.
+  // What arrived, or somebody who waits for room, waits for what is reserved in front of it.
   bool waits() { return arrived_end_ > position() && !is_there(position()); }
-  // That may be of this sender, which lives as far as is known.
-  bool may_hold_up(std::uint32_t sender) const {
-    return memory_.load_cell(sender, CellWord::Begun) != senders_[sender].arrived;
+  bool somebody_waits() const {
+    for (std::uint32_t i = 0; i < senders_.size(); ++i)
+      if (senders_[i].state == State::Live && place_of_waiting(i)) return true;
+    return false;
+  }
+  // What is in front may be of this sender, which lives as far as is known: it has begun more than arrived, and does
+  // not wait for room itself.
+  bool may_hold_up(std::uint32_t sender) {
+    if (is_there(position()) || memory_.load_cell(sender, CellWord::Begun) == senders_[sender].arrived) return false;
+    const auto place = place_of_waiting(sender);
+    if (!place) return true;
+    // It has room where all was let go of, and where there is room behind it.
+    return *place == shared_immediate(geometry_, position()) && (table_.head() == position() || waits());
+  }
+  // What is in front may be of nobody: one of them moved the tail, and did not say so.
+  void search() {
+    if (!is_searching() && !is_there(position())) start_search();
   }
   // Something that arrived of it is still to be handed out.
   bool has_more_of(std::uint32_t sender) const { return senders_[sender].end > position(); }
@@ -143,6 +157,14 @@ class BasicSharedReader {
 
   Arrival& arrival_at(std::uint64_t position) {
     return arrived_[static_cast<std::size_t>(geometry_.frames().place_of(position) / geometry_.unit)];
+  }
+
+  // Where a sender waits with the reservation that it began last.
+  std::optional<std::uint32_t> place_of_waiting(std::uint32_t sender) const {
+    const std::uint64_t begun = senders_[sender].arrived + 1;
+    const std::uint64_t waits = memory_.load_cell(sender, CellWord::Waiting);
+    if (waits >> 32 != (begun & 0xffffffff) || memory_.load_cell(sender, CellWord::Begun) != begun) return std::nullopt;
+    return static_cast<std::uint32_t>(waits) & ~kDropped;
   }
 
   // From here on to where a sender says that it is.
