@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/bound_socket.h"
 
+#include <linux/filter.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -8,6 +9,7 @@
 
 #include "soft/driver/udp/port_owner.h"
 #include "soft/driver/udp/socket_address.h"
+#include "soft/driver/udp/socket_options.h"
 
 namespace verbena::soft::udp {
 
@@ -28,6 +30,29 @@ Result<Descriptor> make_udp_socket(const Gid& address) {
 int bind_to(int fd, const LocalAddress& local, std::uint16_t port) {
   const SocketAddress at(local.gid, port, local.interface_index);
   return ::bind(fd, &at.any, at.size) == 0 ? 0 : errno;
+}
+
+// Two sockets may have one port if both say so at the moment of the second bind.
+bool bind_beside(int beside, int fd, const LocalAddress& local, std::uint16_t port) {
+  const bool may = set_option(beside, SOL_SOCKET, SO_REUSEADDR, 1) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  const bool bound = may && bind_to(fd, local, port) == 0;
+  const bool closed = set_option(beside, SOL_SOCKET, SO_REUSEADDR, 0) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+  return bound && closed;
+}
+
+void receive_nothing(int fd) {
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop_all};
+  ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+bool is_bound_to(int fd, const LocalAddress& local, std::uint16_t port) {
+  SocketAddress at;
+  at.size = sizeof at.v6;
+  int type = 0;
+  socklen_t type_size = sizeof type;
+  return ::getsockname(fd, &at.any, &at.size) == 0 && at.gid() == local.gid && at.port() == port &&
+         ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_DGRAM;
 }
 
 Error bind_error(const Gid& address, std::uint16_t port, int error) {

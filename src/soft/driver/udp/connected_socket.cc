@@ -24,15 +24,6 @@
 namespace verbena::soft::udp {
 namespace {
 
-// Two sockets may have one port if both say so at the moment of the second bind.
-bool bind_beside(int beside, int fd, const LocalAddress& local, std::uint16_t port) {
-  const bool may =
-      set_option(beside, SOL_SOCKET, SO_REUSEADDR, 1) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  const bool bound = may && bind_to(fd, local, port) == 0;
-  const bool closed = set_option(beside, SOL_SOCKET, SO_REUSEADDR, 0) && set_option(fd, SOL_SOCKET, SO_REUSEADDR, 0);
-  return bound && closed;
-}
-
 bool is_time_stamp(msghdr& header) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
     if (item->cmsg_level != IPPROTO_IP || item->cmsg_type != IP_RECVERR) continue;

@@ -20,6 +20,7 @@ struct SocketCounters {
   std::uint64_t receive_calls = 0;      // system calls, also those that found nothing
   std::uint64_t received_trains = 0;
   std::uint64_t received_datagrams = 0;
+  std::uint64_t received_connected = 0;  // of these, by a socket connected to their peer
   std::uint64_t received_bytes = 0;  // UDP payload
   std::uint64_t receive_errors = 0;
   std::uint64_t receive_drops = 0;  // datagrams the kernel dropped because the receive buffer was full

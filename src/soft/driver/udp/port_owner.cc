@@ -58,19 +58,24 @@ bool parse_row(const std::string& line, UdpSocketRow& row) {
   return parse_endpoint(local, row) && parse_number(uid, 10, row.uid) && parse_number(inode, 10, row.inode);
 }
 
-// The row that keeps others from binding (address, port): that address first, then a wildcard.
-std::optional<UdpSocketRow> find_row(const Gid& address, std::uint16_t port, const std::string& proc) {
-  std::optional<UdpSocketRow> wildcard;
+// Those of the port that keep others from binding it at the address.
+std::vector<UdpSocketRow> rows_at(const Gid& address, std::uint16_t port, const std::string& proc) {
+  std::vector<UdpSocketRow> rows;
   for (const char* table : {"udp", "udp6"}) {
     std::string text = read_text(proc + "/thread-self/net/" + table);
     if (text.empty()) text = read_text(proc + "/net/" + table);
-    for (const UdpSocketRow& row : parse_udp_table(text)) {
-      if (row.port != port) continue;
-      if (row.address == address) return row;
-      if (row.is_wildcard() && !wildcard) wildcard = row;
-    }
+    for (const UdpSocketRow& row : parse_udp_table(text))
+      if (row.port == port && (row.address == address || row.is_wildcard())) rows.push_back(row);
   }
-  return wildcard;
+  return rows;
+}
+
+// Of that address before a wildcard.
+std::optional<UdpSocketRow> find_row(const Gid& address, std::uint16_t port, const std::string& proc) {
+  const auto rows = rows_at(address, port, proc);
+  if (rows.empty()) return std::nullopt;
+  const auto own = std::find_if(rows.begin(), rows.end(), [](const UdpSocketRow& row) { return !row.is_wildcard(); });
+  return own == rows.end() ? rows.front() : *own;
 }
 
 struct Process {
@@ -147,6 +152,10 @@ std::vector<UdpSocketRow> parse_udp_table(std::string_view text) {
     if (parse_row(line, row)) rows.push_back(row);
   }
   return rows;
+}
+
+std::size_t count_bound(const Gid& address, std::uint16_t port, const std::string& proc) {
+  return rows_at(address, port, proc).size();
 }
 
 std::string describe_port_owner(const Gid& address, std::uint16_t port, const std::string& proc,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds a UDP port, as far as this process may know. For error texts; reads /proc, never the data path.
+// Who holds a UDP port, as far as this process may know. Reads /proc, never on the data path.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct UdpSocketRow {
 
 // Rows of the table's text; lines that do not parse are left out.
 std::vector<UdpSocketRow> parse_udp_table(std::string_view text);
+
+// Sockets that have the port of that address, or of every address, whoever's they are; 0 where nobody says so.
+std::size_t count_bound(const Gid& address, std::uint16_t port, const std::string& proc = "/proc");
 
 // One clause: "UDP port 4791 on 127.0.0.1 is held by process 4711 (verbena) of user alice".
 // When it is the kernel's Soft-RoCE (rxe), says so and how to make it let go.

@@ -55,6 +55,19 @@ class PortOwner : public ::testing::Test {
   fs::path root_;
 };
 
+TEST_F(PortOwner, counts_who_has_the_port_there) {
+  const auto count = [this](const Gid& address, std::uint16_t port = 4791) {
+    return count_bound(address, port, (root_ / "proc").native());
+  };
+  EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 1)), 0u);
+  add_udp_row("0100007F:12B7", 0, 4242);
+  EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 1)), 1u);
+  EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 2)), 0u);
+  EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 1), 4792), 0u);
+  add_udp_row("00000000:12B7", 0, 4242);
+  EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 2)), 1u);
+}
+
 TEST_F(PortOwner, names_the_process_and_its_user) {
   add_udp_row("0100007F:12B7", 0, 4242);
   add_process(1234, "server", 4242);

@@ -5,9 +5,11 @@
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 namespace verbena::soft::udp {
 namespace {
@@ -44,10 +46,28 @@ Notes read_notes(msghdr& header) {
   return notes;
 }
 
+std::optional<std::uint32_t> drops_of(int fd) {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return std::nullopt;
+  return info[SK_MEMINFO_DROPS];
+}
+
+// Of the socket, whatever descriptor it has.
+std::uint64_t cookie_of(int fd) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size);
+  return cookie;
+}
+
 }  // namespace
 
-Receiver::Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots)
+Receiver::Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots, int peer_fd)
     : socket_(std::move(socket)),
+      all_{socket_.get()},
+      peer_{peer_fd},
+      peer_cookie_(peer_fd < 0 ? 0 : cookie_of(peer_fd)),
       local_(local),
       port_(port),
       memory_(std::make_unique_for_overwrite<std::byte[]>(slots * kSlotStride)),
@@ -74,31 +94,104 @@ void Receiver::arm(std::size_t used) {
   }
 }
 
-// One recvmsg while datagrams come singly: recvmmsg would look for a second one before it hands out the
-// first.
 int Receiver::read_one() {
-  const ssize_t bytes = ::recvmsg(socket_.get(), &headers_[0].msg_hdr, MSG_DONTWAIT);
+  const ssize_t bytes = ::recvmsg(all_.fd, &headers_[0].msg_hdr, MSG_DONTWAIT);
   if (bytes < 0) return -1;
   headers_[0].msg_len = static_cast<unsigned>(bytes);
   return 1;
 }
 
+// The kernel need not fetch a description of the message first, which takes it a quarter of a look in vain. So it has
+// nothing to say beside the bytes: that socket does not join datagrams.
+int Receiver::read_of_peer() {
+  msghdr& header = headers_[0].msg_hdr;
+  const ssize_t bytes =
+      ::recvfrom(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT, &peers_[0].any, &header.msg_namelen);
+  if (bytes < 0) return -1;
+  header.msg_controllen = 0;
+  headers_[0].msg_len = static_cast<unsigned>(bytes);
+  return 1;
+}
+
+// One while datagrams come singly: recvmmsg would look for a second one before it hands out the first.
+int Receiver::read_some(Source& source) {
+  if (source.finds_in_a_row < 2) return &source == &peer_ ? read_of_peer() : read_one();
+  return ::recvmmsg(source.fd, headers_.data(), static_cast<unsigned>(headers_.size()), MSG_DONTWAIT, nullptr);
+}
+
 std::span<const ReceivedTrain> Receiver::receive(SocketCounters& counters) {
   ++counters.receive_calls;
-  const int got = finds_in_a_row_ >= 2 ? ::recvmmsg(socket_.get(), headers_.data(),
-                                          static_cast<unsigned>(headers_.size()), MSG_DONTWAIT, nullptr)
-                             : read_one();
+  const bool from_peer = looks_at_peer();
+  Source& source = from_peer ? peer_ : all_;
+  const int got = read_some(source);
   if (got <= 0) {
-    finds_in_a_row_ = 0;
+    source.finds_in_a_row = 0;
+    if (from_peer) ends_ = false;
+    else before_it_ = 0;
     if (got < 0 && errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
     return {};
   }
-  ++finds_in_a_row_;
+  ++source.finds_in_a_row;
   const auto count = static_cast<std::size_t>(got);
+  const std::uint64_t before = counters.received_datagrams;
   for (std::size_t i = 0; i < count; ++i) read(i, counters);
   counters.received_trains += count;
+  if (from_peer) counters.received_connected += counters.received_datagrams - before;
+  if (peer_.fd >= 0) note_habit(from_peer, count);
   arm(count);
   return {trains_.data(), count};
+}
+
+void Receiver::hand_on_all(const std::function<void(const ReceivedTrain&)>& to) {
+  SocketCounters uncounted;
+  for (auto trains = receive(uncounted); !trains.empty(); trains = receive(uncounted))
+    for (const ReceivedTrain& train : trains) to(train);
+}
+
+// A look at the first costs what a find at the second saves: it is seldom while that has what comes, and more seldom
+// while nothing else does.
+bool Receiver::looks_at_peer() {
+  constexpr unsigned kByTurns = 2, kSeldom = 16, kMoreSeldom = 64;
+  if (ends_) return true;
+  if (!leads_) return false;
+  const unsigned turn = others_ >= kOften ? kByTurns : vain_looks_ < kOften ? kSeldom : kMoreSeldom;
+  if (before_it_ == 0 && ++looks_ % turn != 0) return true;
+  if (before_it_ != 0) --before_it_;
+  ++vain_looks_;
+  return false;
+}
+
+void Receiver::note_habit(bool from_peer, std::size_t count) {
+  if (from_peer) {
+    others_ = in_a_row_ = 0;
+    flooded_ = flooded_ || count == headers_.size();
+    return;
+  }
+  constexpr std::size_t kFew = 4;  // datagrams
+  const bool much = count == headers_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (much || trains_[i].bytes.size() > kFew * trains_[i].segment_bytes) {
+      in_a_row_ = 0;
+    } else if (trains_[i].path == last_) {
+      ++in_a_row_;
+    } else {
+      last_ = trains_[i].path;
+      in_a_row_ = 1;
+      patience_ = kOften;
+    }
+  }
+  others_ += static_cast<unsigned>(count);
+  vain_looks_ = 0;
+}
+
+void Receiver::set_led(bool leads) {
+  constexpr unsigned kMostBefore = 64;
+  ends_ = leads_ && !leads;
+  leads_ = leads;
+  flooded_ = false;
+  before_it_ = kMostBefore;
+  in_a_row_ = others_ = vain_looks_ = 0;
+  if (!leads) patience_ = std::min(4 * patience_, kMostPatience);
 }
 
 void Receiver::read(std::size_t slot, SocketCounters& counters) {
@@ -120,10 +213,10 @@ void Receiver::read(std::size_t slot, SocketCounters& counters) {
 
 // Asked for, not told with each datagram: that would cost a tenth of a round trip.
 std::uint64_t Receiver::drops() {
-  std::array<std::uint32_t, SK_MEMINFO_VARS> info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return drops_.total();
-  return drops_.read(info[SK_MEMINFO_DROPS]);
+  if (const auto now = drops_of(fd())) drops_.read(*now);
+  if (peer_.fd >= 0 && cookie_of(peer_.fd) == peer_cookie_)
+    if (const auto now = drops_of(peer_.fd)) peer_drops_.read(*now);
+  return drops_.total() + peer_drops_.total();
 }
 
 }  // namespace verbena::soft::udp

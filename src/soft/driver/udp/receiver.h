@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receive half: recvmmsg into preallocated slots, with datagrams the kernel joined (GRO) handed out one
-// by one.
+// by one. There may be a second socket at the port, for one peer who sends little at a time (peer_socket.h): then it is
+// read mostly.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,12 +29,24 @@ struct ReceivedTrain {
 // One thread at a time.
 class Receiver {
  public:
-  // Takes a bound non-blocking socket; `slots` is the number of trains a call can bring.
-  Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots);
+  // Takes a bound non-blocking socket; `slots` is the number of trains a call can bring. `peer_fd`: the second socket,
+  // which stays its owner's; -1: none.
+  Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots, int peer_fd = -1);
 
   int fd() const { return socket_.get(); }
-  // What is there now, without waiting; empty when nothing is.
+  // What is there now, without waiting; empty when nothing is, or the one of two that was looked at has nothing.
   std::span<const ReceivedTrain> receive(SocketCounters& counters);
+  // All that is there, train by train; for a socket that nobody reads from here on.
+  void hand_on_all(const std::function<void(const ReceivedTrain&)>& to);
+
+  // Where there is a second socket: from where all has come lately that came to the first, few datagrams at once;
+  // nothing: from several, or many.
+  const wire::Path* busy_peer() const { return in_a_row_ >= patience_ ? &last_ : nullptr; }
+  // Whether the second one leads to it now. To nobody: what had come to it is read before what comes to the first.
+  void set_led(bool leads);
+  bool is_led() const { return leads_; }
+  // It should not: much comes there at once, which the first would join to trains, or nothing for long.
+  bool wants_rest() const { return flooded_ || others_ >= kMostOthers; }
   // Datagrams the kernel had no room for.
   std::uint64_t drops();
 
@@ -44,15 +58,39 @@ class Receiver {
     alignas(std::max_align_t) std::array<std::byte, 192> bytes;
   };
 
+  // Where to look next.
+  struct Source {
+    int fd = -1;
+    unsigned finds_in_a_row = 0;
+  };
+  static constexpr unsigned kOften = 64;           // trains
+  static constexpr unsigned kMostOthers = 4096;
+  static constexpr unsigned kMostPatience = 1u << 20;
+
   void arm(std::size_t used);
   int read_one();
+  int read_of_peer();
+  int read_some(Source& source);
+  bool looks_at_peer();
+  void note_habit(bool from_peer, std::size_t count);
   void read(std::size_t slot, SocketCounters& counters);
 
   Descriptor socket_;
-  WidenedCount drops_;
+  Source all_, peer_;
+  std::uint64_t peer_cookie_ = 0;
+  WidenedCount drops_, peer_drops_;
   Gid local_;
   std::uint16_t port_;
-  unsigned finds_in_a_row_ = 0;
+  bool leads_ = false;      // the second socket is connected to somebody who sends
+  bool ends_ = false;       // and was, and may have something still
+  bool flooded_ = false;
+  unsigned before_it_ = 0;  // so many looks at the first: what came before it was is there
+  unsigned looks_ = 0;
+  wire::Path last_;          // of trains to the first socket
+  unsigned in_a_row_ = 0;    // of these, with that path, and none to the second between
+  unsigned others_ = 0;      // trains to the first since one to the second
+  unsigned vain_looks_ = 0;  // at the first since it had something
+  unsigned patience_ = kOften;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<SocketAddress> peers_;
   std::vector<Control> controls_;

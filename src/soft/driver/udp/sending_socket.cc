@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/udp/sending_socket.h"
 
-#include <linux/filter.h>
 #include <netinet/in.h>
 
 #include <cerrno>
@@ -57,9 +56,7 @@ Result<void> configure(int fd, const Gid& address, const SocketOptions& options)
     setup.want(IPPROTO_IPV6, kAutoFlowLabel, 0);  // the label is the path's, as captures say
   }
   // Nobody reads what arrives at a sending port: let the kernel drop it, or it would fill a buffer.
-  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog program{1, &drop_all};
-  ::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+  receive_nothing(fd);
   return setup.result();
 }
 

@@ -70,15 +70,6 @@ std::string place_name(const std::string& meeting_place) {
   return std::to_string(network.st_ino) + " " + meeting_place;
 }
 
-bool is_bound(int fd, const LocalAddress& local) {
-  SocketAddress at;
-  at.size = sizeof at.v6;
-  int type = 0;
-  socklen_t type_size = sizeof type;
-  return ::getsockname(fd, &at.any, &at.size) == 0 && at.gid() == local.gid && at.port() == wire::kRocePort &&
-         ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_DGRAM;
-}
-
 void watch(int events, int fd, std::uint32_t kinds) {
   epoll_event event{kinds, {}};
   event.data.fd = fd;
@@ -263,7 +254,10 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::create(const LocalAddress&
   std::unique_ptr<SharedAddress> made(new SharedAddress(local, std::move(holding), std::move(meeting_place),
                                                         std::move(*table), std::move(socket), 0,
                                                         random.next_u64() | 1));
-  if (auto started = made->start(); !started) return std::move(started).error();
+  SharedAddress& here = *made;
+  if (auto opened = here.peer_.open(here.socket_.get(), local); !opened) return std::move(opened).error();
+  if (here.peer_fd() >= 0) here.holding_->add(here.peer_fd());
+  if (auto started = here.start(); !started) return std::move(started).error();
   return made;
 }
 
@@ -275,7 +269,7 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::join(const LocalAddress& l
   const bool whole = descriptors.size() == 1 + kSlots + 1 &&
                      rendezvous::is_meeting_place(descriptors[0].get(), rendezvous::name_of(local, users)) &&
                      std::all_of(descriptors.begin() + 1, descriptors.end(),
-                                 [&](const Descriptor& fd) { return is_bound(fd.get(), local); });
+                                 [&](const Descriptor& fd) { return is_bound_to(fd.get(), local, wire::kRocePort); });
   if (!whole) return Error(ErrorCode::InvalidArgument, what + kNotWhole);
   CryptoRandom random;
   auto slot = table.claim_slot(static_cast<unsigned>(random.below(kSlots)));
@@ -385,9 +379,9 @@ Result<void> SharedAddress::become_shared() {
     const auto no_fork = holdings::no_fork();
     auto mailbox = Mailbox::open(incarnation_, local_.gid, users());
     if (!mailbox) return std::move(mailbox).error();
-    auto others = join_others(socket_.get(), local_, [this](const ReceivedTrain& stray) {
-      keep(stray.path, stray.bytes, stray.segment_bytes);
-    });
+    const auto keep_it = [this](const ReceivedTrain& train) { keep(train.path, train.bytes, train.segment_bytes); };
+    if (auto closed = peer_.close(keep_it); !closed) return closed;
+    auto others = join_others(socket_.get(), local_, keep_it);
     if (!others) return std::move(others).error();
     keep_company(std::move(*mailbox), std::move(*others));
   }

@@ -25,6 +25,7 @@
 #include "soft/driver/descriptor.h"
 #include "soft/driver/udp/interfaces.h"
 #include "soft/driver/udp/mailbox.h"
+#include "soft/driver/udp/peer_socket.h"
 #include "soft/driver/udp/receiver.h"
 
 namespace verbena::soft::udp {
@@ -49,8 +50,13 @@ class SharedAddress {
   // The slot's, for one Receiver.
   Result<Descriptor> receiving_socket() const;
 
-  // Before that socket is closed, by the thread that destroys this next: it is over, and until all is closed no child
-  // is forked, which would keep it.
+  // Beside it, while nobody shares the address and where it is of use: for the Receiver, too. See PeerSocket.
+  int peer_fd() const { return peer_.fd(); }
+  PeerSocket& peer_socket() { return peer_; }
+  bool is_shared() const { return company() != nullptr; }
+
+  // Before these sockets are closed, by the thread that destroys this next: it is over, and until all is closed no
+  // child is forked, which would keep it.
   void let_go();
 
   // Whether all of a train that came to our socket is ours. A network card may join datagrams of one flow.
@@ -116,6 +122,7 @@ class SharedAddress {
   const unsigned slot_;
   const std::uint64_t incarnation_;
   Inbox inbox_;
+  PeerSocket peer_;
   std::unique_ptr<Company> owned_company_;
   std::atomic<Company*> company_{nullptr};  // set once
   std::mutex sharing_;

@@ -33,10 +33,9 @@ Result<std::vector<Descriptor>> make_others(const LocalAddress& local) {
   return all;
 }
 
-// Returns when no datagram is under way any more to where the kernel had decided before.
-void wait_for_decided_datagrams() { ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0); }
-
 }  // namespace
+
+void wait_for_decided_datagrams() { ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0); }
 
 Result<Descriptor> bind_alone(const LocalAddress& local) {
   auto socket = make_udp_socket(local.gid);
@@ -62,20 +61,16 @@ Result<std::vector<Descriptor>> join_others(int first, const LocalAddress& local
   Descriptor second(::fcntl(others->front().get(), F_DUPFD_CLOEXEC, 0));
   if (!second) return Error::from_errno(errno, "duplicate a socket that shares the address");
   Receiver strays(std::move(second), local.gid, wire::kRocePort, 1);
-  const auto gather = [&] {
-    SocketCounters uncounted;
-    for (auto trains = strays.receive(uncounted); !trains.empty(); trains = strays.receive(uncounted)) stray(trains[0]);
-  };
   set_option(first, SOL_SOCKET, SO_REUSEPORT, 1);
   int error = 0;
   for (std::size_t i = 0; i < others->size() && error == 0; ++i) {
     error = bind_to((*others)[i].get(), local, wire::kRocePort);
     if (i != 0 || error != 0) continue;
     error = attach_filter(first, kAllToFirst);
-    gather();
+    strays.hand_on_all(stray);
   }
   wait_for_decided_datagrams();
-  gather();
+  strays.hand_on_all(stray);
   if (error != 0) {
     set_option(first, SOL_SOCKET, SO_REUSEPORT, 0);
     return Error::from_errno(error, "share " + to_string(local.gid, wire::kRocePort));

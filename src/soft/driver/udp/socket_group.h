@@ -26,6 +26,9 @@ Result<Descriptor> bind_alone(const LocalAddress& local);
 Result<std::vector<Descriptor>> join_others(int first, const LocalAddress& local,
                                             const std::function<void(const ReceivedTrain&)>& stray);
 
+// Returns when no datagram is under way any more to where the kernel had decided before.
+void wait_for_decided_datagrams();
+
 // To the group of that socket. 0 or an errno.
 int attach_filter(int fd, std::span<const sock_filter> filter);
 

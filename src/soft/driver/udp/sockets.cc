@@ -33,13 +33,20 @@ unsigned granted_receive_buffer(int fd) {
 
 }  // namespace
 
-Result<SocketSet> SocketSet::open(const LocalAddress& local, Descriptor receiving, const SocketOptions& options) {
+Result<SocketSet> SocketSet::open(const LocalAddress& local, Descriptor receiving, const SocketOptions& options,
+                                  int peer_fd) {
   if (options.sending_sockets < 1 || options.sending_sockets > 64)
     return Error(ErrorCode::InvalidArgument, "open UDP sockets: sending_sockets must be 1 to 64");
   if (options.receive_slots < 1 || options.receive_slots > 1'024)
     return Error(ErrorCode::InvalidArgument, "open UDP sockets: receive_slots must be 1 to 1024");
   if (auto configured = configure_receiver(receiving.get(), local.gid, options); !configured)
     return std::move(configured).error();
+  if (peer_fd >= 0) {
+    SocketOptions singly = options;  // see Receiver::read_of_peer
+    singly.coalescing = false;
+    if (auto configured = configure_receiver(peer_fd, local.gid, singly); !configured)
+      return std::move(configured).error();
+  }
   CryptoRandom random;
   std::vector<Descriptor> senders;
   std::vector<std::uint16_t> ports;
@@ -54,13 +61,14 @@ Result<SocketSet> SocketSet::open(const LocalAddress& local, Descriptor receivin
       options.segmentation ? probe_max_segments(local.gid, local.interface_index) : 1;
   const unsigned granted = granted_receive_buffer(receiving.get());
   Sender sender(std::move(senders), std::move(ports), local, options, max_segments);
-  Receiver receiver(std::move(receiving), local.gid, wire::kRocePort, options.receive_slots);
+  Receiver receiver(std::move(receiving), local.gid, wire::kRocePort, options.receive_slots, peer_fd);
   SocketSet sockets(local, std::move(receiver), std::move(sender), granted);
   sockets.report_ip_fields(options.report_ip_fields);
   return sockets;
 }
 
 void SocketSet::report_ip_fields(bool on) {
+  reports_ip_fields_ = on;
   sender_.may_connect(!on);
   const bool ipv4 = local_.gid.is_ipv4();
   const int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;

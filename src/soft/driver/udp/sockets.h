@@ -23,8 +23,9 @@ inline constexpr unsigned kUsualReceiveBuffer = 212'992;
 // One thread at a time; it may be a different one each time when something else orders them.
 class SocketSet {
  public:
-  // `receiving` is bound to port 4791 of that address.
-  static Result<SocketSet> open(const LocalAddress& local, Descriptor receiving, const SocketOptions& options);
+  // `receiving` is bound to port 4791 of that address, and `peer_fd` to it beside; see Receiver.
+  static Result<SocketSet> open(const LocalAddress& local, Descriptor receiving, const SocketOptions& options,
+                                int peer_fd = -1);
 
   const Gid& address() const { return local_.gid; }
   const LocalAddress& interface() const { return local_; }
@@ -43,7 +44,11 @@ class SocketSet {
   int receive_fd() const { return receiver_.fd(); }
   int send_fd(unsigned source_index) const { return sender_.fd(source_index); }
 
-  // See Receiver::receive and Sender.
+  // See Receiver and Sender.
+  const wire::Path* busy_peer() const { return reports_ip_fields_ ? nullptr : receiver_.busy_peer(); }
+  bool is_led() const { return receiver_.is_led(); }
+  bool wants_rest() const { return reports_ip_fields_ || receiver_.wants_rest(); }
+  void set_led(bool leads) { receiver_.set_led(leads); }
   std::span<const ReceivedTrain> receive() { return receiver_.receive(counters_); }
   unsigned send(std::span<OutTrain> trains) { return sender_.send(trains, counters_); }
   // For the length of a capture, say. See SocketOptions::report_ip_fields.
@@ -67,6 +72,7 @@ class SocketSet {
   LocalAddress local_;
   Receiver receiver_;
   Sender sender_;
+  bool reports_ip_fields_ = false;
   unsigned receive_buffer_bytes_;
   SocketCounters counters_;
 };

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -32,6 +33,15 @@ class TestNetwork {
     ifreq request = request_for(interface_name);
     request.ifr_mtu = mtu;
     return control(SIOCSIFMTU, request);
+  }
+  // A second address of loopback's interface, "lo:1" say: one that is no loopback address.
+  static bool add_address(const char* label, std::uint8_t last) {
+    ifreq request = request_for(label);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(0x0a4d0000u | last);  // 10.77.0.last
+    std::memcpy(&request.ifr_addr, &at, sizeof at);
+    return control(SIOCSIFADDR, request);
   }
   static bool set_up(const char* interface_name) {
     ifreq request = request_for(interface_name);

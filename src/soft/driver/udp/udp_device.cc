@@ -2,7 +2,6 @@
 #include "soft/driver/udp/udp_device.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 
@@ -37,6 +36,7 @@ class UdpPort final : public Port {
   bool receive(DatagramSink& sink) override {
     const bool handed_over = shared_->inbox().waits();
     if (handed_over) read_inbox(sink);
+    follow_peer();
     const auto trains = sockets_.receive();
     for (const udp::ReceivedTrain& train : trains) {
       if (shared_->is_ours(train)) {
@@ -118,6 +118,7 @@ class UdpPort final : public Port {
             {"udp_receive_calls", c.receive_calls},
             {"udp_received_trains", c.received_trains},
             {"udp_received_datagrams", c.received_datagrams},
+            {"udp_received_connected", c.received_connected},
             {"udp_receive_errors", c.receive_errors},
             {"udp_receive_drops", c.receive_drops}});
     return all;
@@ -132,6 +133,16 @@ class UdpPort final : public Port {
     if (hints_.size() < kHints || hints_.contains(error.peer)) hints_[error.peer] = words_for(error);
   }
 
+  // While one peer alone sends, and little at a time, a socket leads to it.
+  void follow_peer() {
+    if (const wire::Path* peer = sockets_.busy_peer()) {
+      sockets_.set_led(shared_->peer_socket().lead_to(*peer));
+    } else if (sockets_.is_led() && (sockets_.wants_rest() || shared_->is_shared())) {
+      shared_->peer_socket().lead_nowhere();
+      sockets_.set_led(false);
+    }
+  }
+
   void read_inbox(DatagramSink& sink) {
     for (const udp::Stray& stray : shared_->inbox().take())
       sink.on_datagrams(stray.path, std::nullopt, stray.bytes, stray.segment_bytes);
@@ -139,7 +150,9 @@ class UdpPort final : public Port {
 
   const std::unique_ptr<SharedAddress> shared_;
   SocketSet sockets_;
-  const std::array<int, 2> fds_{sockets_.receive_fd(), shared_->inbox().fd()};
+  const std::vector<int> fds_ = shared_->peer_fd() < 0
+                                    ? std::vector{sockets_.receive_fd(), shared_->inbox().fd()}
+                                    : std::vector{sockets_.receive_fd(), shared_->inbox().fd(), shared_->peer_fd()};
   std::vector<iovec> pieces_;
   std::vector<OutTrain> out_;
   std::map<Gid, std::string> hints_;
@@ -197,7 +210,8 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
   udp::SocketOptions socket_options;
   socket_options.report_ip_fields = !options.pcap_file.empty();
   if (options.receive_buffer_bytes != 0) socket_options.receive_buffer_bytes = options.receive_buffer_bytes;
-  Result<SocketSet> opened = SocketSet::open((*shared)->local(), std::move(*receiving), socket_options);
+  Result<SocketSet> opened =
+      SocketSet::open((*shared)->local(), std::move(*receiving), socket_options, (*shared)->peer_fd());
   if (!opened) return std::move(opened).error();
   const IdSlot ids = (*shared)->ids();
   auto port = std::make_unique<UdpPort>(std::move(*shared), std::move(*opened));  // lets go of both, whatever follows

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// An address off loopback: what comes from one peer alone comes by a socket that leads to it, and nothing is lost or
+// overtaken when that begins, when others come between, and when the address is shared.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "soft/driver/udp/socket_group.h"
+#include "soft/driver/udp/test_shared_address.h"
+#include "soft/driver/udp/test_sockets.h"
+
+namespace verbena::soft::udp {
+namespace {
+
+using namespace testing;
+
+const Gid kHere = Gid::from_ipv4(10, 77, 0, 1), kThere = Gid::from_ipv4(10, 77, 0, 2);
+constexpr unsigned kMany = 400;
+
+class PeerSocketTest : public SharedAddressTest {
+ protected:
+  void SetUp() override {
+    SharedAddressTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_TRUE(TestNetwork::add_address("lo:1", 1) && TestNetwork::add_address("lo:2", 2));
+  }
+};
+
+// A device's side of a shared address, as UdpPort has it.
+struct Here {
+  explicit Here(const Gid& address) : shared(std::move(*SharedAddress::open(address))) {
+    auto opened = SocketSet::open(shared->local(), std::move(*shared->receiving_socket()), {}, shared->peer_fd());
+    EXPECT_TRUE(opened) << opened.error().to_string();
+    sockets.emplace(std::move(*opened));
+  }
+  ~Here() {
+    shared->let_go();
+    sockets.reset();
+  }
+  Here(const Here&) = delete;
+  Here& operator=(const Here&) = delete;
+
+  // What has come, by the 16-bit number in it.
+  std::vector<unsigned> read(std::size_t wanted) {
+    std::vector<unsigned> numbers;
+    const auto take = [&numbers](const auto& bytes) { numbers.push_back(load_be16(bytes.data() + 8)); };
+    for (int idle = 0; numbers.size() < wanted && idle < 100;) {
+      for (const Stray& stray : shared->inbox().take()) take(stray.bytes);
+      if (const wire::Path* peer = sockets->busy_peer()) {
+        sockets->set_led(shared->peer_socket().lead_to(*peer));
+      } else if (sockets->is_led() && (sockets->wants_rest() || shared->is_shared())) {
+        shared->peer_socket().lead_nowhere();
+        sockets->set_led(false);
+      }
+      const auto trains = sockets->receive();
+      for (const ReceivedTrain& train : trains) take(train.bytes);
+      idle = trains.empty() ? idle + 1 : 0;
+      if (trains.empty() && idle % 50 == 0) ::usleep(2'000);
+    }
+    return numbers;
+  }
+  std::uint64_t connected() { return sockets->counters().received_connected; }
+
+  const std::unique_ptr<SharedAddress> shared;
+  std::optional<SocketSet> sockets;
+};
+
+// Sends data for slot 0 that is numbered.
+class There {
+ public:
+  There() : socket_(std::move(*make_udp_socket(kThere))) {
+    EXPECT_EQ(bind_to(socket_.get(), *find_local_address(kThere), 0), 0);
+  }
+  void send(unsigned number) const {
+    std::vector<std::byte> bytes = data_for(0, 32);
+    store_be16(&bytes[8], static_cast<std::uint16_t>(number));
+    const SocketAddress to(kHere, wire::kRocePort, 0);
+    EXPECT_EQ(::sendto(socket_.get(), bytes.data(), bytes.size(), 0, &to.any, to.size), 32);
+  }
+
+ private:
+  Descriptor socket_;
+};
+
+std::vector<unsigned> numbers(unsigned from, unsigned to) {
+  std::vector<unsigned> all;
+  for (unsigned i = from; i < to; ++i) all.push_back(i);
+  return all;
+}
+
+TEST_F(PeerSocketTest, what_comes_from_one_peer_comes_by_it_and_in_order) {
+  Here here(kHere);
+  const There there;
+  ASSERT_GE(here.shared->peer_fd(), 0);
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  EXPECT_GT(here.connected(), kMany / 2);
+  EXPECT_LT(here.connected(), kMany);
+}
+
+// It leads there in the middle of what waits.
+TEST_F(PeerSocketTest, what_came_before_is_read_before) {
+  Here here(kHere);
+  const There there;
+  std::vector<unsigned> got;
+  unsigned sent = 0;
+  for (int rounds = 0; rounds < 40; ++rounds) {
+    for (unsigned i = 0; i < 9; ++i) there.send(sent++);
+    const auto some = here.read(sent - 5 - got.size());  // or more; what is left was sent before what follows
+    got.insert(got.end(), some.begin(), some.end());
+  }
+  const auto rest = here.read(sent - got.size());
+  got.insert(got.end(), rest.begin(), rest.end());
+  EXPECT_EQ(got, numbers(0, sent));
+  EXPECT_GT(here.connected(), 0u);
+}
+
+TEST_F(PeerSocketTest, others_are_read_as_well_and_another_may_take_its_place) {
+  Here here(kHere);
+  const There one, other;
+  for (unsigned i = 0; i < kMany; ++i) {
+    one.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  for (unsigned i = 0; i < 50; ++i) {
+    one.send(2 * i);
+    other.send(2 * i + 1);
+  }
+  std::vector<unsigned> both = here.read(100);
+  std::sort(both.begin(), both.end());
+  EXPECT_EQ(both, numbers(0, 100));
+  const std::uint64_t before = here.connected();
+  for (unsigned i = 0; i < kMany; ++i) {
+    other.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  EXPECT_GT(here.connected(), before + kMany / 2);
+  one.send(7);
+  EXPECT_EQ(here.read(1), numbers(7, 8));
+}
+
+// It joins no trains: what comes faster than that is read where it is joined.
+TEST_F(PeerSocketTest, it_is_left_when_much_comes_at_once) {
+  Here here(kHere);
+  const There there;
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  std::uint64_t before = 0;
+  for (int rounds = 0; rounds < 3; ++rounds) {
+    before = here.connected();
+    for (unsigned i = 0; i < 200; ++i) there.send(i);
+    EXPECT_EQ(here.read(200), numbers(0, 200));
+  }
+  EXPECT_EQ(here.connected(), before);
+  EXPECT_FALSE(here.sockets->is_led());
+}
+
+TEST_F(PeerSocketTest, it_ends_without_a_loss_when_the_address_is_shared) {
+  std::optional<Here> here(kHere);
+  const There there;
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here->read(1), numbers(i, i + 1));
+  }
+  EXPECT_GT(here->connected(), 0u);
+  for (unsigned i = 0; i < 50; ++i) there.send(i);
+  Here second(kHere);
+  EXPECT_LT(second.shared->peer_fd(), 0);
+  for (unsigned i = 50; i < 100; ++i) there.send(i);
+  EXPECT_EQ(here->read(100), numbers(0, 100));
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here->read(1), numbers(i, i + 1));
+  }
+  EXPECT_TRUE(second.read(1).empty());
+  EXPECT_EQ(here->sockets->counters().receive_drops, 0u);
+  // The port is nobody else's at any time.
+  EXPECT_EQ(bind_alone(*find_local_address(kHere)).error().code(), ErrorCode::AddressInUse);
+}
+
+TEST_F(PeerSocketTest, a_process_joins_while_it_is_there) {
+  Member guest(kHere, Member::When::Later);
+  Here here(kHere);
+  const There there;
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  guest.come();
+  ASSERT_TRUE(guest.is_in()) << guest.greeting;
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+}
+
+TEST_F(PeerSocketTest, there_is_none_on_loopback) {
+  const Here here(Gid::from_ipv4(127, 0, 0, 77));
+  EXPECT_LT(here.shared->peer_fd(), 0);
+}
+
+}  // namespace
+}  // namespace verbena::soft::udp
