@@ -2,7 +2,8 @@
 """Runs an example as a user would: run_pair.py PROGRAM CLIENTS EXPECTED...
 
 Starts PROGRAM as server, then CLIENTS more that connect to the address it prints; every EXPECTED text must appear
-in what they say together, and all must succeed. It also knows --help, and refuses what it does not know."""
+in what they say together, and all must succeed. With 0 clients PROGRAM runs alone. It also knows --help, and refuses
+what it does not know."""
 
 import subprocess
 import sys
@@ -21,7 +22,7 @@ def explains_itself(program):
 def main(program, clients, expected):
     explains_itself(program)
     server = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
-    address = server.stdout.readline().split()[-1]
+    address = server.stdout.readline().split()[-1] if clients else None
     others = [subprocess.Popen([program, address], stdout=subprocess.PIPE, text=True) for _ in range(clients)]
     try:
         said = "".join(process.communicate(timeout=SECONDS)[0] for process in others + [server])

@@ -6,11 +6,14 @@ from fnmatch import fnmatch
 from source_tree import Violation, is_test, main
 
 # The public API, lowest first: each folder of include/verbena sees itself and what stands before it.
-API = ["base", "device", "async", "connection", "messaging", "rpc"]
+API = ["base", "device", "async", "connection", "messaging", "rpc", "testing"]
 PUBLIC = ["api." + name for name in API]
 
 # The soft device's rooms that do no input or output of their own.
 SANS_IO = ["wire", "core", "roce", "cm", "local", "nic"]
+
+# What the implementation of one part of the API sees besides.
+BELOW_API = {"messaging": ["ring"], "testing": ["soft", "driver", "nic", "cm", "roce", "wire"]}
 
 
 def api_up_to(name):
@@ -19,7 +22,7 @@ def api_up_to(name):
 
 def room_of_api(name):
     """The implementation behind include/verbena/NAME: lower implementations, the provider contract, its own API."""
-    lower = API[1:API.index(name)] + (["ring"] if name == "messaging" else [])
+    lower = API[1:API.index(name)] + BELOW_API.get(name, [])
     return (name, [f"src/{name}/*"], ["base", "provider", "registry"] + lower + api_up_to(name))
 
 
@@ -77,9 +80,9 @@ ONLY_HEADER = {"tl/": "include/verbena/base/result.h", "asio": "include/verbena/
 # The system's own folders of headers.
 SYSTEM = {"sys", "net", "netinet", "linux", "arpa", "asm", "bits", "experimental", "sanitizer", "fuzzer"}
 
-# Rooms that take time, threads, bytes and randomness only as arguments; and the rings, wherever they stand.
+# Rooms that take time, threads, bytes and randomness only as arguments; and such files, wherever they stand.
 PURE_ROOMS = SANS_IO + ["ring", "sim"]
-PURE_FILES = ["src/base/*ring*"]
+PURE_FILES = ["src/base/*ring*", "src/testing/faulty_network*"]
 IMPURE = {
     "clock": ["chrono", "ctime", "time.h", "sys/time.h", "sys/timerfd.h"],
     "thread": ["thread", "mutex", "shared_mutex", "condition_variable", "future", "pthread.h", "semaphore",

@@ -14,7 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 PUBLIC_SYMBOL = re.compile(r"verbena::([A-Z]|detail::|(abort_on_bad_result_access|connect_with_retry|environment"
                            r"|to_errno|to_error_code|to_string)\("
                            r"|messaging::((Freeing|Message|Receiver|Receiving|Reservation|Sender|Sending)::"
-                           r"|(all_protocols|parse_kind|recommend|to_string(\[abi:cxx11\])?|traits_of)\())")
+                           r"|(all_protocols|parse_kind|recommend|to_string(\[abi:cxx11\])?|traits_of)\()"
+                           r"|testing::(VirtualHost|VirtualNetwork)::)")
 
 
 def check(condition, text):

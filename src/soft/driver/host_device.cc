@@ -54,28 +54,29 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
   batch_.reserve(kTrainsPerBatch);
-  event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
-    sleeper->wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    VERBENA_ASSERT(sleeper->wake_fd >= 0);
-    if (time_ != nullptr) continue;  // there nobody sleeps
-    sleeper->set_fd = ::epoll_create1(EPOLL_CLOEXEC);
-    VERBENA_ASSERT(sleeper->set_fd >= 0);
-    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
-    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
-  }
-  park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
-  if (time_ == nullptr) watch(waiter_.set_fd, event_fd_, kEvent);
-  if (hub_ && time_ == nullptr) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
-  for (const int fd : own_fds())
-    if (fd >= 0) holdings::keep_from_children(fd);
+  if (time_ == nullptr) open_descriptors();  // in virtual time nobody sleeps
   in_child_ = holdings::do_in_child([this] {
     inherited_ = true;
     owner_.let_go();
   });
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread);
   if (options.service_thread) service_.start([this] { serve(); });
+}
+
+void HostDevice::open_descriptors() {
+  event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
+    sleeper->wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    sleeper->set_fd = ::epoll_create1(EPOLL_CLOEXEC);
+    VERBENA_ASSERT(sleeper->wake_fd >= 0 && sleeper->set_fd >= 0);
+    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
+    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
+  }
+  park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
+  watch(waiter_.set_fd, event_fd_, kEvent);
+  if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
+  for (const int fd : own_fds()) holdings::keep_from_children(fd);
 }
 
 HostDevice::~HostDevice() {

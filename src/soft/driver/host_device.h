@@ -123,6 +123,7 @@ class HostDevice final : private DatagramSink {
     const Finish finish{*this};
     return std::forward<F>(f)();
   }
+  void open_descriptors();
   // The rest is the owner's.
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   enum class Look { Later, AsNeeded, Everywhere };

@@ -17,11 +17,14 @@
 
 namespace verbena::soft::sleeping {
 
+// Nothing happens by a descriptor of -1: a device in virtual time has none.
 inline void signal(int fd) {
+  if (fd < 0) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
 }
 inline void drain(int fd) {
+  if (fd < 0) return;
   std::uint64_t count;
   [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
 }

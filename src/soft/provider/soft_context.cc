@@ -39,6 +39,15 @@ DeviceInfo software_limits(const NicConfig& config) {
   return info;
 }
 
+cm::ManagerConfig connection_management() {
+  cm::ManagerConfig config;
+  config.response_timeout_code = 14;  // 64 ms
+  config.packet_lifetime_code = 12;   // 16 ms
+  config.mra_after = Duration::milliseconds(50);
+  config.mra_service_code = 19;  // 2 s
+  return config;
+}
+
 SoftContext::SoftContext(UdpDevice device, const std::string& name, std::string reason)
     : info_(software_limits(device.device->config())),
       reason_(std::move(reason)),

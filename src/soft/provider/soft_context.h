@@ -15,6 +15,9 @@ namespace verbena::soft {
 
 // The part of DeviceInfo that is the same for every software device of that configuration.
 DeviceInfo software_limits(const NicConfig& config);
+// Handshakes between machines near each other: first repetition after about 100 ms, 16 sendings in all; whoever lets a
+// request wait is told of the listener's patience by MRA.
+cm::ManagerConfig connection_management();
 
 class SoftContext final : public provider::Context {
  public:

@@ -111,17 +111,6 @@ Result<Choice> choose(const std::string& wanted) {
   return Choice{std::move(name), *address, "its address was named: " + wanted};
 }
 
-// Handshakes between machines near each other: first repetition after about 100 ms, 16 sendings in all; whoever lets a
-// request wait is told of the listener's patience by MRA.
-cm::ManagerConfig connection_management() {
-  cm::ManagerConfig config;
-  config.response_timeout_code = 14;  // 64 ms
-  config.packet_lifetime_code = 12;   // 16 ms
-  config.mra_after = Duration::milliseconds(50);
-  config.mra_service_code = 19;  // 2 s
-  return config;
-}
-
 class SoftProvider final : public provider::Provider {
  public:
   std::string name() const override { return "soft"; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two devices of one process: one writes into the memory of the other.
+#include <verbena/testing/virtual_network.h>
 #include <verbena/verbena.h>
 
 #include <cstdio>
@@ -33,5 +34,10 @@ int main() {
   must(connection.write(source.local(), must(RemoteMemory::from_bytes(connection.private_data()))).wait());
   must(connection.close());
   must(messaging::Receiver::create(engine, {.kind = must(messaging::recommend({})).kind}));
+
+  auto network = must(testing::VirtualNetwork::create(1, {.loss = 0.1}));
+  testing::VirtualHost host = must(network.add_host());
+  must(network.run(host, [](ProgressEngine& its) -> Task<void> { co_await its.sleep(Duration::seconds(3600)); }(
+                             host.engine())));
   std::printf("%s\n", reinterpret_cast<const char*>(target.data()));
 }
