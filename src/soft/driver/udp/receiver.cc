@@ -101,12 +101,17 @@ int Receiver::read_one() {
   return 1;
 }
 
-// The kernel need not fetch a description of the message first, which takes it a quarter of a look in vain. So it has
-// nothing to say beside the bytes: that socket does not join datagrams.
+// The kernel need not fetch a description of the message first, which takes it a third of a look in vain. So it has
+// nothing to say beside the bytes: that socket does not join datagrams. While something came lately it is looked at
+// several times: in between, what else a device does would keep it waiting.
 int Receiver::read_of_peer() {
+  constexpr unsigned kLately = 256;
+  constexpr int kLooks = 4;
   msghdr& header = headers_[0].msg_hdr;
-  const ssize_t bytes =
-      ::recvfrom(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT, &peers_[0].any, &header.msg_namelen);
+  ssize_t bytes = -1;
+  for (int i = 0; bytes < 0 && i < (peer_vain_looks_ < kLately ? kLooks : 1); ++i)
+    bytes = ::recvfrom(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT, &peers_[0].any, &header.msg_namelen);
+  peer_vain_looks_ = bytes < 0 ? peer_vain_looks_ + 1 : 0;
   if (bytes < 0) return -1;
   header.msg_controllen = 0;
   headers_[0].msg_len = static_cast<unsigned>(bytes);
@@ -190,7 +195,7 @@ void Receiver::set_led(bool leads) {
   leads_ = leads;
   flooded_ = false;
   before_it_ = kMostBefore;
-  in_a_row_ = others_ = vain_looks_ = 0;
+  in_a_row_ = others_ = vain_looks_ = peer_vain_looks_ = 0;
   if (!leads) patience_ = std::min(4 * patience_, kMostPatience);
 }
 

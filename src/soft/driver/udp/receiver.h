@@ -90,6 +90,7 @@ class Receiver {
   unsigned in_a_row_ = 0;    // of these, with that path, and none to the second between
   unsigned others_ = 0;      // trains to the first since one to the second
   unsigned vain_looks_ = 0;  // at the first since it had something
+  unsigned peer_vain_looks_ = 0;
   unsigned patience_ = kOften;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<SocketAddress> peers_;
