@@ -262,6 +262,7 @@ class ReceiverEnd {
   Arrivals arrivals_;
   Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;
+  std::uint32_t times_cancelled_ = 0;  // who drives the engine while it waits stands in no list
   std::shared_ptr<const std::function<void(Message)>> on_message_;
   std::function<void(PeerId, const Result<void>&)> on_peer_end_;
   std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> place_;

@@ -54,7 +54,8 @@ Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   Message message;
   bool looks_now = false, is_done = false;
-  const auto done = [&] { return is_done = take({&message, 1}) != 0 || is_over(); };
+  const auto is_cancelled = [this, before = times_cancelled_] { return times_cancelled_ != before; };
+  const auto done = [&] { return is_done = take({&message, 1}) != 0 || is_over() || is_cancelled(); };
   // Who comes or goes meanwhile begins or ends the looking.
   do {
     looks_now = polls();
@@ -62,6 +63,7 @@ Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
   } while (!is_done && polls() != looks_now);
   if (!message.empty()) return message;
   if (is_over()) return over_error();
+  if (is_cancelled()) return Error(ErrorCode::Cancelled, "receive a message: cancelled");
   return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");
 }
 
@@ -73,6 +75,7 @@ void ReceiverEnd::wait_for_message(Receiving& receiving, std::coroutine_handle<>
 }
 
 void ReceiverEnd::cancel_waiting() {
+  ++times_cancelled_;
   while (!waiting_.empty()) {
     auto& receiving = static_cast<Receiving&>(waiting_.first());
     receiving.cancelled_ = true;

@@ -45,7 +45,7 @@ bool Sending::await_ready() {
 void Sending::await_suspend(std::coroutine_handle<> who) { end_->wait_for_room(*this, who); }
 Result<MessageId> Sending::await_resume() {
   if (result_) return result_.last;
-  if (cancelled_) return Error(ErrorCode::Cancelled, "send a message: cancelled while it waited for room");
+  if (cancelled_) return SenderEnd::cancelled_send();
   return end_->refusal(end_->is_open() ? result_.status : SendStatus::Closed, message_.size);
 }
 
@@ -53,7 +53,7 @@ bool Freeing::await_ready() const { return end_->freed() >= message_ || end_->st
 void Freeing::await_suspend(std::coroutine_handle<> who) { end_->wait_for_freed(*this, who); }
 Result<void> Freeing::await_resume() const {
   if (end_->freed() >= message_) return {};
-  if (auto ok = end_->status(); !ok) return ok;
+  if (auto ok = end_->status(); !ok && !cancelled_) return ok;
   return Error(cancelled_ ? ErrorCode::Cancelled : ErrorCode::DeadlineExceeded,
                "wait for the memory of message " + std::to_string(message_));
 }

@@ -239,7 +239,9 @@ Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duratio
   if (state_ != State::Open) co_return Error(ErrorCode::WrongState, "close a sender that is not open");
   const Instant deadline = engine_.now() + timeout;
   state_ = State::Closing;
+  was_closed_ = true;
   cancel_waiting();
+  cancel_freeing_behind(sent());
   bool in_time = true;
   while (in_time && state_ == State::Closing && !all_posted()) in_time = co_await changed_.wait(deadline);
   if (in_time && state_ == State::Closing) {
@@ -251,12 +253,15 @@ Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duratio
     lose(Error(ErrorCode::TimedOut, "close the sender to " + peer_.to_string() +
                                         ": the receiver has not said in time that it has everything; "
                                         "its engine has to run meanwhile"));
+    // Closed is closed: nothing is fetched any more. It runs the engine meanwhile.
+    const auto last = std::exchange(connection_, std::nullopt);
     co_return status();
   }
   set_freed(sent());
   state_ = State::Closed;
   error_ = Error(ErrorCode::Flushed, "the sender was closed here");
   while (!freeing_.empty()) freeing_.first().make_ready();
+  if (on_room_) tick_.make_ready();
   // The receiver has all of it: whether it still answers is nobody's loss.
   if (connection_) static_cast<void>(co_await connection_->async_close(deadline - engine_.now()));
   co_return {};

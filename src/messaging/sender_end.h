@@ -50,6 +50,8 @@ class SenderEnd {
   void wait_for_freed(Freeing& freeing, std::coroutine_handle<> who);
   void cancel_waiting();
   void cancel_freeing();
+  // Those that wait for messages behind that one.
+  void cancel_freeing_behind(MessageId message);
   void on_freed(std::function<void(MessageId)> f);
   void on_room(std::function<void()> f);
   // `self` is this, which lives as long as the task. Cancelled: the sender was destroyed meanwhile.
@@ -58,6 +60,7 @@ class SenderEnd {
   bool is_open() const { return state_ == State::Open; }
   // Why a message was refused, as an error.
   Error refusal(SendStatus status, std::uint32_t bytes) const;
+  static Error cancelled_send();
   Instant deadline_of(Duration timeout) const { return engine_.now() + timeout; }
   EngineState& engine() const { return engine_; }
   MessageId freed() const { return freed_; }
@@ -191,8 +194,11 @@ class SenderEnd {
   Endpoint peer_;
   State state_ = State::New;
   std::optional<Error> error_;
-  bool finished_ = false;  // the receiver has it all
-  bool doomed_ = false;    // the connection is to go with the next tick
+  bool finished_ = false;    // the receiver has it all
+  bool doomed_ = false;      // the connection is to go with the next tick
+  bool was_closed_ = false;  // by its user
+  // How often those were cancelled that wait: who drives the engine meanwhile stands in no list.
+  std::uint32_t waits_cancelled_ = 0, freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;
   Changes changed_;
   Tick tick_;

@@ -29,6 +29,10 @@ Error SenderEnd::refusal(SendStatus status, std::uint32_t bytes) const {
   return Error(ErrorCode::DeadlineExceeded, what + std::string(to_string(status)) + " before the deadline");
 }
 
+Error SenderEnd::cancelled_send() {
+  return Error(ErrorCode::Cancelled, "send a message: cancelled while it waited for room");
+}
+
 // ---- As much as goes now.
 
 SendResult SenderEnd::send(std::span<const Outgoing> messages) {
@@ -137,7 +141,9 @@ Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration tim
   const Instant deadline = deadline_of(timeout);
   SendResult result{SendStatus::Closed, 0, 0};
   bool was_refused = false;
+  const std::uint32_t before = waits_cancelled_;
   const auto tried = [&] {
+    if (waits_cancelled_ != before) return true;
     if (looks()) look();
     result = try_now({&message, 1});
     if (!result && !std::exchange(was_refused, true)) count_refusal(result.status);
@@ -146,21 +152,24 @@ Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration tim
   const bool polls = looks() || limiter_.is_on();
   engine_.run_until(tried, deadline, look_every(polls));
   if (result) return result.last;
+  if (waits_cancelled_ != before) return cancelled_send();
   return refusal(result.status, message.size);
 }
 
 Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
   const Instant deadline = deadline_of(timeout);
-  const auto is_freed = [&] {
-    if (looks() && is_open()) look();
-    return freed_ >= message || state_ == State::Closed;
+  const auto is_cancelled = [&, before = freeings_cancelled_, was_closed = was_closed_] {
+    return freeings_cancelled_ != before || (was_closed_ && !was_closed && message > sent());
   };
-  engine_.run_until(is_freed, deadline, look_every(looks()));
+  const auto is_over = [&] {
+    if (looks() && is_open()) look();
+    return freed_ >= message || state_ == State::Closed || is_cancelled();
+  };
+  engine_.run_until(is_over, deadline, look_every(looks()));
   if (freed_ >= message) return {};
-  return state_ == State::Closed
-             ? *error_
-             : Error(ErrorCode::DeadlineExceeded, "wait for the memory of message " +
-                                                      std::to_string(message) + " to " + peer_.to_string());
+  const std::string what = "wait for the memory of message " + std::to_string(message) + " to " + peer_.to_string();
+  if (is_cancelled()) return Error(ErrorCode::Cancelled, what);
+  return state_ == State::Closed ? *error_ : Error(ErrorCode::DeadlineExceeded, what);
 }
 
 void SenderEnd::wait_for_room(Sending& sending, std::coroutine_handle<> who) {
@@ -179,6 +188,7 @@ void SenderEnd::wait_for_freed(Freeing& freeing, std::coroutine_handle<> who) {
 }
 
 void SenderEnd::cancel_waiting() {
+  ++waits_cancelled_;
   while (!waiting_.empty()) {
     auto& sending = static_cast<Sending&>(waiting_.first());
     sending.cancelled_ = true;
@@ -187,11 +197,22 @@ void SenderEnd::cancel_waiting() {
 }
 
 void SenderEnd::cancel_freeing() {
+  ++freeings_cancelled_;
+  cancel_freeing_behind(0);
+}
+
+void SenderEnd::cancel_freeing_behind(MessageId message) {
+  detail::ResumptionList still;
   while (!freeing_.empty()) {
     auto& freeing = static_cast<Freeing&>(freeing_.first());
+    if (freeing.message_ <= message) {
+      still.push_back(freeing);
+      continue;
+    }
     freeing.cancelled_ = true;
     freeing.make_ready();
   }
+  while (!still.empty()) freeing_.push_back(still.first());
 }
 
 void SenderEnd::on_freed(std::function<void(MessageId)> f) {

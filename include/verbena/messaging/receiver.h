@@ -143,7 +143,7 @@ class Receiver {
   // and there has been one: Disconnected, or what broke the last.
   Result<Message> receive(Duration timeout = Duration::forever());
   Receiving async_receive(Duration timeout = Duration::forever());
-  // Those that wait end as Cancelled.
+  // Those that wait end as Cancelled, in receive() too.
   void cancel_waiting();
   // Runs f(message) from the engine for each. An empty f takes it back. f may run the engine; messages that come
   // meanwhile are handed to it inside.

@@ -167,7 +167,7 @@ class Sender {
   // ---- To be awaited. What `message` names stays valid until then.
   Sending async_send(std::span<const std::byte> message, Duration timeout = Duration::forever());
   Sending async_lend(const LentMemory& message, Duration timeout = Duration::forever());
-  // Those that wait end as Cancelled, of async_freed() too.
+  // Those that wait end as Cancelled: for room and for memory, here and in send(), lend() and wait_freed().
   void cancel_waiting();
 
   // ---- Memory comes back.
@@ -178,13 +178,16 @@ class Sender {
   // Runs f(freed()) from the engine whenever that has grown. f may run the engine, and is run inside when it grows
   // meanwhile.
   void on_freed(std::function<void(MessageId)> f);
-  // Runs f() from the engine once, when something may go that was refused. f may run the engine.
+  // Runs f() from the engine once, when something may go that was refused, or when nothing goes any more: closed() says
+  // so. f may run the engine.
   void on_room(std::function<void()> f);
 
-  // ---- Ending. Those that wait end as Cancelled; what was taken is received; then the connection is closed.
-  // Errors: TimedOut (the receiver has not said that it has all of it; it is closed here all the same, and what was to
-  // be fetched, of DirectRead and BufferedRead, does not arrive any more), Cancelled (a callback or a task destroyed
-  // the sender meanwhile, as it may), and what broke it before.
+  // ---- Ending. Those that wait for room, or for the memory of a message that was never sent, end as Cancelled; what
+  // was taken is received; then the connection is closed. What a receiver has room for it has soon when its engine
+  // runs, whatever its program takes; of DirectRead that is `depth` messages.
+  // Errors: TimedOut (the receiver has not said that it has all of it; it is closed here all the same, and the
+  // connection with it: what was to be fetched, of DirectRead and BufferedRead, does not arrive any more), Cancelled (a
+  // callback or a task destroyed the sender meanwhile, as it may), and what broke it before.
   Result<void> close(Duration timeout = Duration::seconds(5));
   Task<Result<void>> async_close(Duration timeout = Duration::seconds(5));
   // Why nothing goes any more.

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a sender: what close() waits for and for how long, and what becomes of those that wait meanwhile.
+#include "virtual_pair.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using ::testing::HasSubstr;
+
+constexpr Duration kPatience = VirtualPair::kPatience;
+constexpr std::size_t kBytes = 250;
+
+Options small() { return {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096}; }
+
+class Closing : public ::testing::TestWithParam<Way> {
+ protected:
+  static bool is(Protocol protocol) { return GetParam().kind.protocol == protocol; }
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, Closing, ::testing::ValuesIn(ways_in_virtual_time()),
+                         [](const auto& way) { return name_of(way.param); });
+
+// ---- What it waits for.
+
+TEST_P(Closing, whose_receiver_stands_still_ends_in_time_and_the_sender_is_closed_all_the_same) {
+  constexpr Duration kTimeout = Duration::milliseconds(50);
+  constexpr std::uint32_t kMessages = 3;
+  VirtualPair pair(GetParam(), small());
+  pair.there.pause();
+  for (std::uint32_t n = 0; n < kMessages; ++n) ASSERT_TRUE(pair.sender->try_send(text_of_message(0, n, kBytes)));
+  const Instant begin = pair.now();
+  expect_error(pair.sender->close(kTimeout), ErrorCode::TimedOut, "has not said in time that it has everything");
+  EXPECT_EQ(pair.now() - begin, kTimeout);
+  EXPECT_TRUE(pair.sender->closed());
+  expect_error(pair.sender->status(), ErrorCode::TimedOut);
+  EXPECT_EQ(pair.sender->try_send({}).status, SendStatus::Closed);
+  EXPECT_FALSE(pair.sender->try_reserve(1));
+  expect_error(pair.sender->send({}, kPatience), ErrorCode::TimedOut);
+  expect_error(pair.sender->wait_freed(kMessages + 1, kPatience), ErrorCode::TimedOut);
+  expect_error(pair.sender->close(kPatience), ErrorCode::TimedOut);
+  EXPECT_EQ(pair.now() - begin, kTimeout);
+  // Though the sender is still there.
+  pair.take_all(kBytes);
+  pair.there.resume();
+  EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
+  EXPECT_LE(pair.got, is(Protocol::DirectRead) || is(Protocol::BufferedRead) ? 0u : kMessages);
+  EXPECT_THAT(pair.told, HasSubstr(pair.got == kMessages ? "" : "left without closing"));
+}
+
+TEST_P(Closing, needs_no_program_that_takes_what_came_but_what_is_fetched_one_by_one) {
+  VirtualPair pair(GetParam(), small());
+  const std::uint32_t sent = pair.fill(kBytes);
+  const auto closed = pair.sender->close(Duration::seconds(1));
+  EXPECT_EQ(pair.told, "");
+  std::uint32_t arrives = sent;
+  if (is(Protocol::DirectRead)) {
+    expect_error(closed, ErrorCode::TimedOut);
+    arrives = pair.options.depth;
+    EXPECT_LT(arrives, sent);
+  } else {
+    must(closed);
+    EXPECT_EQ(pair.sender->freed(), sent);
+  }
+  pair.take_all(kBytes);
+  EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
+  EXPECT_EQ(pair.got, arrives);
+  EXPECT_THAT(pair.told, HasSubstr(arrives == sent ? "well" : "left without closing"));
+}
+
+TEST_P(Closing, waits_for_a_program_that_takes_what_came_in_time) {
+  VirtualPair pair(GetParam(), small());
+  const std::uint32_t sent = pair.fill(kBytes);
+  pair.world.after(Duration::milliseconds(500), [&] { pair.take_all(kBytes); });
+  must(pair.sender->close(Duration::seconds(1)));
+  EXPECT_EQ(pair.sender->freed(), sent);
+  EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
+  EXPECT_EQ(pair.got, sent);
+  EXPECT_EQ(pair.told, "well");
+  must(pair.sender->close(kPatience));
+}
+
+// ---- Those that wait meanwhile.
+
+// One that has no room, with everybody in line who can be: by tasks.
+struct Waiting {
+  explicit Waiting(VirtualPair& its_pair) : pair(its_pair), own(must(pair.here.device().allocate_memory(kBytes))) {
+    sent = pair.fill(kBytes);
+    auto& engine = pair.here.engine();
+    engine.spawn(send());
+    engine.spawn(lend());
+    engine.spawn(wait_freed(sent, of_sent));
+    engine.spawn(wait_freed(sent + 1, of_unsent));
+    pair.run_for(Duration::milliseconds(1));
+    EXPECT_EQ(sending + lending + of_unsent, "");
+    pair.world.after(Duration::milliseconds(1), [this] { pair.take_all(kBytes); });
+  }
+  Task<void> send() {
+    const auto text = text_of_message(0, 0, kBytes);
+    sending = how(co_await pair.sender->async_send(text, kPatience));
+  }
+  Task<void> lend() { lending = how(co_await pair.sender->async_lend(LentMemory::of(own, 0, kBytes), kPatience)); }
+  Task<void> wait_freed(messaging::MessageId id, std::string& outcome) {
+    outcome = how(co_await pair.sender->async_freed(id, kPatience));
+  }
+
+  VirtualPair& pair;
+  MemoryRegion own;
+  std::uint32_t sent = 0;
+  std::string sending, lending, of_sent, of_unsent;
+};
+
+TEST_P(Closing, cancels_tasks_that_wait_for_what_does_not_come_any_more) {
+  VirtualPair pair(GetParam(), small());
+  Waiting waiting(pair);
+  must(pair.sender->close(kPatience));
+  EXPECT_THAT(waiting.sending, HasSubstr("Cancelled"));
+  EXPECT_THAT(waiting.lending, HasSubstr("Cancelled"));
+  EXPECT_THAT(waiting.of_unsent, HasSubstr("Cancelled"));
+  EXPECT_EQ(waiting.of_sent, "well");
+  EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
+  EXPECT_EQ(pair.got, waiting.sent) << "what is cancelled was not sent";
+}
+
+TEST_P(Closing, that_ends_too_late_tells_who_waits_for_memory_why) {
+  VirtualPair pair(GetParam(), small());
+  const std::uint32_t sent = pair.fill(kBytes);
+  MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
+  pair.there.pause();
+  std::string of_sent;
+  const auto wait = [&]() -> Task<void> { of_sent = how(co_await pair.sender->async_freed(sent, kPatience)); };
+  pair.here.engine().spawn(wait());
+  expect_error(pair.sender->close(Duration::milliseconds(1)), ErrorCode::TimedOut);
+  pair.run_for(Duration::milliseconds(1));
+  EXPECT_EQ(of_sent.substr(0, 8), pair.sender->freed() == sent ? "well" : "TimedOut");
+}
+
+// It drives the engine, and a task of that closes.
+TEST_P(Closing, cancels_who_waits_and_drives_the_engine) {
+  for (int which = 0; which < 3; ++which) {
+    SCOPED_TRACE(which);
+    VirtualPair pair(GetParam(), small());
+    MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
+    const std::uint32_t sent = pair.fill(kBytes);
+    std::string closed;
+    const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
+    pair.world.after(Duration::milliseconds(1), [&] { pair.here.engine().spawn(close()); });
+    pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kBytes); });
+    const Instant begin = pair.now();
+    const auto text = text_of_message(0, 0, kBytes);
+    const std::string outcome = which == 0   ? how(pair.sender->send(text, kPatience))
+                                : which == 1 ? how(pair.sender->lend(LentMemory::of(own, 0, kBytes), kPatience))
+                                             : how(pair.sender->wait_freed(sent + 1, kPatience));
+    EXPECT_THAT(outcome, HasSubstr("Cancelled"));
+    EXPECT_LT(pair.now() - begin, Duration::milliseconds(2)) << "at once";
+    EXPECT_TRUE(pair.run_until([&] { return !closed.empty() && !pair.told.empty(); }));
+    EXPECT_EQ(closed, "well");
+    EXPECT_EQ(pair.got, sent);
+  }
+}
+
+TEST_P(Closing, lets_who_waits_for_the_memory_of_what_was_sent_wait_on) {
+  VirtualPair pair(GetParam(), small());
+  const std::uint32_t sent = pair.fill(kBytes);
+  std::string closed;
+  const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
+  pair.here.engine().spawn(close());
+  pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kBytes); });
+  must(pair.sender->wait_freed(sent, kPatience));
+  EXPECT_TRUE(pair.run_until([&] { return !closed.empty(); }));
+  EXPECT_EQ(closed, "well");
+}
+
+TEST_P(Closing, tells_who_asked_for_room_once_that_nothing_goes_any_more) {
+  VirtualPair pair(GetParam(), small());
+  static_cast<void>(pair.fill(kBytes));
+  int told = 0;
+  pair.sender->on_room([&] { ++told; });
+  pair.run_for(Duration::milliseconds(5));
+  EXPECT_EQ(told, 0);
+  if (is(Protocol::DirectRead)) pair.take_all(kBytes);
+  must(pair.sender->close(kPatience));
+  pair.run_for(Duration::milliseconds(5));
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(pair.sender->closed());
+}
+
+// ---- Cancelled by hand.
+
+TEST_P(Closing, is_not_needed_to_cancel_who_waits) {
+  VirtualPair pair(GetParam(), small());
+  Waiting waiting(pair);
+  const auto cancel = [&] { pair.sender->cancel_waiting(); };
+  const auto cancel_soon = [&] { pair.world.after(Duration::microseconds(100), cancel); };
+  cancel_soon();
+  expect_error(pair.sender->send(text_of_message(0, 0, kBytes), kPatience), ErrorCode::Cancelled);
+  pair.run_for(Duration::microseconds(1));
+  EXPECT_THAT(waiting.sending, HasSubstr("Cancelled"));
+  EXPECT_THAT(waiting.lending, HasSubstr("Cancelled"));
+  EXPECT_THAT(waiting.of_unsent, HasSubstr("Cancelled"));
+  cancel_soon();
+  expect_error(pair.sender->wait_freed(waiting.sent + 1, kPatience), ErrorCode::Cancelled);
+  EXPECT_TRUE(pair.run_until([&] { return pair.got == waiting.sent; }));
+  must(pair.sender->send(text_of_message(0, pair.got, kBytes), kPatience));
+  EXPECT_TRUE(pair.run_until([&] { return pair.got == waiting.sent + 1; }));
+}
+
+TEST_P(Closing, of_nobody_is_needed_to_cancel_who_waits_for_a_message) {
+  VirtualPair pair(GetParam(), small());
+  std::string waiting;
+  const auto wait = [&]() -> Task<void> { waiting = how(co_await pair.receiver->async_receive(kPatience)); };
+  pair.there.engine().spawn(wait());
+  pair.world.after(Duration::milliseconds(1), [&] { pair.receiver->cancel_waiting(); });
+  expect_error(pair.receiver->receive(kPatience), ErrorCode::Cancelled);
+  pair.run_for(Duration::microseconds(1));
+  EXPECT_THAT(waiting, HasSubstr("Cancelled"));
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 1, kBytes)));
+  EXPECT_TRUE(is_message(must(pair.receiver->receive(kPatience)), 1, kBytes));
+}
+
+}  // namespace
+}  // namespace verbena
