@@ -152,7 +152,10 @@ bool DirectReadReceiver::start_read(Peer& peer) {
   const std::size_t wanted = options().kind.fenced ? 2 : 1;
   const PostResult posted = post(peer, {requests.data(), wanted});
   if (posted.posted == 0) return false;
-  if (posted.posted == 2) peer.told = number;
+  if (posted.posted == 2) {
+    peer.told = number;
+    ++counters_.credit_messages;
+  }
   if (fetch.slot != kNoSlot) {
     free_.pop_back();
     ++peer.slots;

@@ -88,7 +88,7 @@ void DirectWriteReceiver::send_grants(Peer& peer) {
     request.local = {&piece, 1};
     peer.owed -= count;
     ++peer.sends_out;
-    static_cast<void>(post(peer, {&request, 1}));  // refused, the connection is gone
+    if (post(peer, {&request, 1})) ++counters_.credit_messages;  // refused, the connection is gone
   }
 }
 

@@ -65,7 +65,7 @@ Result<void> DirectWriteSender::handle_given_back(std::uint32_t) {
 // options.
 Result<void> DirectWriteSender::handle_received(const Completion& completion) {
   const std::uint32_t bytes = completion.byte_count;
-  if (bytes == 0 || bytes % Grant::kWireBytes != 0)
+  if (completion.opcode != CompletionOpcode::Receive || bytes == 0 || bytes % Grant::kWireBytes != 0)
     return Error(ErrorCode::ProtocolError, "the receiver sent what are no grants");
   const std::byte* const inbox = inbox_.data() + static_cast<std::uint32_t>(completion.id) * kInboxBytes;
   const std::uint32_t count = bytes / Grant::kWireBytes;
@@ -78,6 +78,7 @@ Result<void> DirectWriteSender::handle_received(const Completion& completion) {
     shortest_ = std::min(shortest_, grant.bytes);
     grants_[granted_++ % grants_.size()] = grant;
   }
+  ++counters_.credit_messages;
   post_inbox(completion.id);
   if (auto ok = is_open() ? check_grants() : Result<void>{}; !ok) return ok;
   return add_credits(count);
