@@ -109,7 +109,7 @@ class Liar {
                        (anything() & Control::kNumberMask),
                    random_.chance(0.8) ? 0 : length());
       case 1:
-        return send(length());
+        return send(random_.chance(0.6) ? descriptors() : length());
       case 2:
         return write_with_immediate();
       case 3:
@@ -144,6 +144,11 @@ class Liar {
   std::uint32_t length() {
     static constexpr std::uint32_t kLengths[] = {0, 1, 15, 16, 17, 32, 112, 127, 128, 129, 144, 192};
     return kLengths[random_.below(std::size(kLengths))];
+  }
+  // As many as go in one SEND of an honest end, or some more.
+  std::uint32_t descriptors() {
+    const bool one = way_.kind.protocol == Protocol::DirectRead && random_.chance(0.9);
+    return 16 * (one ? 1 : 1 + static_cast<std::uint32_t>(random_.below(9)));
   }
   std::uint64_t word() {
     switch (random_.below(6)) {
@@ -246,7 +251,7 @@ class Liar {
       case Protocol::SharedReceive:
         return send(bytes);
       case Protocol::DirectRead:
-        descriptor(0, memory_.remote().address, memory_.rkey().value(), bytes);
+        descriptor(0, memory_.remote().address, memory_.rkey().value(), random_.chance(0.9) ? bytes : anything());
         return static_cast<void>(post(SendOpcode::Send, piece_of_text(16)));
       case Protocol::DirectWrite:
         if (grants_.size() <= came_) return;
