@@ -219,6 +219,30 @@ TEST_P(HostileReceiver, grants_that_lie_are_refused) {
   expect_error(grants(0, 0, 0), ErrorCode::ProtocolError, "what are no grants");
 }
 
+// Into memory that the sender's program lets anybody write to, behind the back of what is for grants.
+TEST_P(HostileReceiver, a_write_that_comes_where_grants_do_is_refused) {
+  Ends ends(Way{{.protocol = Protocol::DirectWrite}, GetParam()},
+            {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> liar;
+  const auto offer = offer_of(Role::Receiver, ends.options).to_bytes();
+  listener.on_request([&] { liar = must(listener.poll_request()->accept({.device = &ends.server}, offer)); });
+  Sender sender = must(Sender::connect(ends.engine, listener.address().to_string(), ends.options));
+  must(liar->wait_established());
+  const MemoryRegion open = must(ends.client.allocate_memory(16));
+  std::array<std::byte, 16> grant{};
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(grant.data()), 16, {}};
+  SendRequest request;
+  request.opcode = SendOpcode::RdmaWriteWithImmediate;
+  request.flags = SendFlags::Signaled | SendFlags::Inline;
+  request.local = {&piece, 1};
+  request.remote_address = open.remote().address;
+  request.rkey = open.rkey();
+  EXPECT_TRUE(liar->post_send({&request, 1}));
+  EXPECT_TRUE(ends.engine.run_until([&] { return sender.closed(); }, kPatience));
+  expect_error(sender.status(), ErrorCode::ProtocolError, "what are no grants");
+}
+
 TEST_P(HostileSender, a_write_out_of_turn_ends_its_sender) {
   for (const std::uint32_t immediate : {1u, 0x80000000u}) {
     const auto out_of_turn = [&](Connection& c) {
