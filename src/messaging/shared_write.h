@@ -131,7 +131,7 @@ class SharedWriteReceiver final : public ReceiverEnd {
   Result<void> handle_waiting(ReceiverPeer& peer) override;
   void handle_fenced(ReceiverPeer& peer) override;
   // Who waits for room says so without a completion.
-  bool looks() const override { return reader_ && reader_->is_searching(); }
+  bool looks() const override { return has_dead_ && reader_ && reader_->is_searching(); }
 
  private:
   struct Peer;
@@ -140,6 +140,7 @@ class SharedWriteReceiver final : public ReceiverEnd {
   void leave(Peer& peer);
   void tell_head();
   void look_for_holders();
+  bool is_too_long(Duration time) const;
   std::byte* lines() const { return memory_.region.data() + geometry_.frames().memory_bytes(); }
 
   ring::SharedGeometry geometry_;
@@ -149,7 +150,7 @@ class SharedWriteReceiver final : public ReceiverEnd {
   bool somebody_waits_ = false;  // for room, and said so
   Instant asked_at_;             // who holds up the others, whether it lives
   std::uint64_t held_at_ = 0;    // position at the last look
-  Instant held_since_;
+  bool has_dead_ = false;        // the search goes on for one that is gone
 };
 
 }  // namespace verbena::messaging

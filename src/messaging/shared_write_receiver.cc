@@ -29,6 +29,10 @@ struct SharedWriteReceiver::Peer final : ReceiverPeer {
   SharedWriteReceiver& owner;
   const std::uint32_t seat;
   bool gone = false;
+  // At the last look: it may hold up the others, and has since then with what it began after so many arrivals.
+  bool holds = false;
+  std::uint64_t arrived_then = 0;
+  Instant holds_since;
 };
 
 Result<void> SharedWriteReceiver::open() {
@@ -58,7 +62,7 @@ void SharedWriteReceiver::restart() {
 }
 
 void SharedWriteReceiver::start_reader() {
-  somebody_waits_ = false;
+  somebody_waits_ = has_dead_ = false;
   const std::span<const std::byte> cells(lines() + kSharedCells,
                                          std::size_t{options().max_senders} * ring::kCellBytes);
   reader_.emplace(geometry_, options().max_senders, ring::SharedMemory(lines() + kSharedTail, cells));
@@ -118,6 +122,7 @@ Result<void> SharedWriteReceiver::handle_received(ReceiverPeer& base, const Comp
 Result<void> SharedWriteReceiver::handle_waiting(ReceiverPeer&) {
   somebody_waits_ = true;
   look_for_holders();
+  touch_if_awaited();
   return {};
 }
 
@@ -126,22 +131,25 @@ Result<void> SharedWriteReceiver::handle_waiting(ReceiverPeer&) {
 // Nothing more may come from those who wait.
 void SharedWriteReceiver::look_for_holders() {
   const Instant now = engine().now();
-  const Duration keep_alive = options().connection.keep_alive;
   touch_at(now + kLongWait);
   if (now < asked_at_ + kLongWait) return;
-  const bool nobody_looked = now > std::exchange(asked_at_, now) + keep_alive;
+  const bool is_first = is_too_long(now - std::exchange(asked_at_, now));
   somebody_waits_ = somebody_waits_ && reader_->somebody_waits();
-  if (std::exchange(held_at_, reader_->position()) != reader_->position() || nobody_looked)
-    held_since_ = now;
-  else
-    reader_->search();
-  const bool too_long = now >= held_since_ + keep_alive * kMostKeepAlives;
+  if (std::exchange(held_at_, reader_->position()) == reader_->position()) reader_->search();
   for (const auto& each : peers()) {
     auto& peer = static_cast<Peer&>(*each);
-    if (peer.is_cut_off() || !reader_->may_hold_up(peer.seat)) continue;
-    if (!too_long) check_alive(peer);
+    const bool holds = !peer.is_cut_off() && reader_->may_hold_up(peer.seat);
+    const std::uint64_t arrived = std::exchange(peer.arrived_then, reader_->arrived(peer.seat));
+    const bool held = std::exchange(peer.holds, holds);
+    if (!held || is_first || arrived != peer.arrived_then) peer.holds_since = now;
+    if (!holds) continue;
+    if (!is_too_long(now - peer.holds_since)) check_alive(peer);
     else fail(peer, Error(ErrorCode::ProtocolError, "the sender reserved a place, and has held up the others with it"));
   }
+}
+
+bool SharedWriteReceiver::is_too_long(Duration time) const {
+  return time.ns / kMostKeepAlives >= std::max(options().connection.keep_alive, kLongWait).ns;
 }
 
 std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
@@ -154,6 +162,7 @@ std::size_t SharedWriteReceiver::poll(std::span<Message> out) {
   }
   tell_head();
   if (somebody_waits_ || reader_->waits()) look_for_holders();
+  has_dead_ = has_dead_ && reader_->is_searching();
   if (reader_->fault() != ring::Fault::None)
     for (const auto& peer : peers())
       if (!peer->is_cut_off())
@@ -175,7 +184,7 @@ bool SharedWriteReceiver::is_empty(const ReceiverPeer& peer) const {
 void SharedWriteReceiver::handle_fenced(ReceiverPeer& peer) { leave(static_cast<Peer&>(peer)); }
 
 void SharedWriteReceiver::leave(Peer& peer) {
-  peer.gone = true;
+  peer.gone = has_dead_ = true;
   reader_->handle_gone(peer.seat);
   touch();
 }

@@ -510,6 +510,35 @@ TEST_P(SpoiltTail, of_one_that_keeps_its_place_and_lives_ends_that_one_alone) {
   }
 }
 
+// Nor does who waits for room meanwhile hold up anybody, when it gets some.
+TEST_P(SpoiltTail, is_none_where_a_program_keeps_messages_for_long) {
+  Ends own(Way{must(messaging::parse_kind("shared-write")), GetParam()},
+           {.max_message_bytes = 600,
+            .depth = 64,
+            .ring_bytes = kRing,
+            .max_senders = 2,
+            .connection = {.keep_alive = Duration::milliseconds(20)}});
+  Sender one = own.connect(), other = own.connect();
+  std::vector<Message> kept;
+  std::array<std::uint32_t, 2> sent{}, got{};
+  const auto turn = [&](bool keep) {
+    for (const std::uint32_t i : {0u, 1u})
+      while (sent[i] < 200 && (i == 0 ? one : other).try_send(text_of_message(i, sent[i], 500))) ++sent[i];
+    while (auto message = own.receiver->try_receive()) {
+      const auto who = static_cast<std::uint32_t>(message->peer());
+      EXPECT_TRUE(is_message(*message, got[who]++, 500, who)) << who;
+      if (keep) kept.push_back(std::move(*message));
+    }
+    return got[0] == 200 && got[1] == 200;
+  };
+  EXPECT_FALSE(own.engine.run_until([&] { return turn(true); }, Duration::milliseconds(600)));
+  EXPECT_FALSE(one.closed() || other.closed());
+  EXPECT_LT(kept.size(), 400u);
+  kept.clear();
+  EXPECT_TRUE(own.engine.run_until([&] { return turn(false) || one.closed() || other.closed(); }, kPatience));
+  EXPECT_FALSE(one.closed() || other.closed());
+}
+
 std::uint64_t direct_requests(const Device& device) {
   for (const NamedCounter& counter : device.counters())
     if (counter.name == "direct_requests") return counter.value;

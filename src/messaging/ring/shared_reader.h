@@ -103,6 +103,7 @@ class BasicSharedReader {
     // It has room where all was let go of, and where there is room behind it.
     return *place == shared_immediate(geometry_, position()) && (table_.head() == position() || waits());
   }
+  std::uint64_t arrived(std::uint32_t sender) const { return senders_[sender].arrived; }
   // What is in front may be of nobody: one of them moved the tail, and did not say so.
   void search() {
     if (!is_searching() && !is_there(position())) start_search();
