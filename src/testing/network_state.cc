@@ -21,7 +21,7 @@ class HostState::Port final : public soft::Port {
  public:
   Port(NetworkState& network, Inbox& inbox) : network_(network), inbox_(inbox) {}
 
-  bool receive(soft::DatagramSink& sink) override {
+  bool receive(soft::DatagramSink& sink, bool /*everywhere*/) override {
     bool any = false;
     auto& waiting = inbox_.datagrams;
     for (; !waiting.empty() && waiting.begin()->first <= network_.now(); any = true) {

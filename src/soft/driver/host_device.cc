@@ -110,24 +110,25 @@ bool HostDevice::receive(Look look) {
   const bool all = look == Look::Everywhere || turn_ - looked_at_ >= between;
   if (all) looked_at_ = turn_;
   bool any = false;
-  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsOfInterest) any = read_port(look == Look::AsNeeded);
+  if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsOfInterest)
+    any = read_port(look == Look::AsNeeded, all);
   if (!hub_) return any;
   const bool nobody_sleeps = waiter_.until.load() == 0 && service_sleeper_.until.load() == 0;
   if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, nobody_sleeps) || any;
   if (hub_->any_hung_up()) {
     // What the peer sent by the network before it went, as that it goes, comes first.
     constexpr int kMost = 64;
-    for (int i = 0; i < kMost && port_->receive(*this); ++i) continue;
+    for (int i = 0; i < kMost && port_->receive(*this, true); ++i) continue;
     hub_->handle_hang_ups(turn_);
   }
   return read_rings(look == Look::AsNeeded && !any) || any;
 }
 
 // Where packets come and nothing else does, who polls looks a few times before everything else has its turn.
-bool HostDevice::read_port(bool again) {
+bool HostDevice::read_port(bool again, bool everywhere) {
   const bool waits = again && !nic_.has_rings() && !nic_.transmit_waits();
   const bool expected = waits && turns_ - arrival_turn_ < kTurnsOfInterest;
-  for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this); begin_turn())
+  for (int looks = expected ? kLooksPerTurn : 1; !port_->receive(*this, everywhere); begin_turn())
     if (--looks == 0 || nic_.doorbell_rang()) return false;
   arrival_turn_ = turns_;
   if (++finds_since_sleep_ % kFindsUntilUnwatched == 0) unwatch_port();

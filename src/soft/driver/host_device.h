@@ -130,7 +130,7 @@ class HostDevice final : private DatagramSink {
   bool drive(When when, Look look);
   bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
-  bool read_port(bool again);
+  bool read_port(bool again, bool everywhere);
   bool read_rings(bool again);
   bool transmit(bool found_nothing, When when);
   bool transmit_and_release();

@@ -24,8 +24,8 @@ class DatagramSink {
 class Port {
  public:
   virtual ~Port() = default;
-  // One batch of what waits; false when that is nothing.
-  virtual bool receive(DatagramSink& sink) = 0;
+  // One batch of what waits; false when that is nothing, or, unless it is to look everywhere, nothing where most comes.
+  virtual bool receive(DatagramSink& sink, bool everywhere) = 0;
   // In order per path. What cannot leave now is lost, as on any network.
   virtual void send(std::span<const roce::Train* const> trains) = 0;
   // Readable when receive() would find something. Always the same.

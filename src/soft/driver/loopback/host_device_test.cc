@@ -27,7 +27,7 @@ class DeafPort final : public Port {
   DeafPort(std::uint32_t& longest, std::uint32_t segments, int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
       : fd_(fd), longest_(longest), segments_(segments) {}
   ~DeafPort() override { ::close(fd_); }
-  bool receive(DatagramSink&) override {
+  bool receive(DatagramSink&, bool) override {
     if (on_look) on_look();
     return finds != 0 && finds-- != 0;
   }

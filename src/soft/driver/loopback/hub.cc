@@ -38,7 +38,7 @@ class HubPort final : public Port {
       : hub_(hub), address_(address), mailbox_(std::move(mailbox)) {}
   ~HubPort() override { hub_.close(address_); }
 
-  bool receive(DatagramSink& sink) override {
+  bool receive(DatagramSink& sink, bool /*everywhere*/) override {
     taken_.clear();
     {
       const std::lock_guard guard(mailbox_->mutex);

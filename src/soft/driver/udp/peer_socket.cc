@@ -47,14 +47,12 @@ bool PeerSocket::lead_to(const wire::Path& path) {
   const std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard || !is_open_) return false;
   if (std::exchange(is_deaf_, false)) set_option(socket_.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);
-  if (connect_to(socket_.get(), path.source, path.source_port)) return true;
-  connect_to(socket_.get(), local_.gid, kNowhere);
-  return false;
+  return connect_to(socket_.get(), path.source, path.source_port);
 }
 
-void PeerSocket::lead_nowhere() {
+bool PeerSocket::lead_nowhere() {
   const std::unique_lock guard(mutex_, std::try_to_lock);
-  if (guard && is_open_) connect_to(socket_.get(), local_.gid, kNowhere);
+  return guard && (!is_open_ || connect_to(socket_.get(), local_.gid, kNowhere));
 }
 
 // In this order nothing is lost: whoever reads by fd() finds nothing any more when the last comes here.
@@ -67,8 +65,10 @@ Result<void> PeerSocket::close(const std::function<void(const ReceivedTrain&)>& 
   is_open_ = false;
   ::dup3(other->get(), socket_.get(), O_CLOEXEC);
   connect_to(old.get(), local_.gid, kNowhere);
+  Receiver rest(std::move(old), local_.gid, wire::kRocePort, 1);
+  rest.hand_on_all(late);
   wait_for_decided_datagrams();
-  Receiver(std::move(old), local_.gid, wire::kRocePort, 1).hand_on_all(late);
+  rest.hand_on_all(late);
   return {};
 }
 

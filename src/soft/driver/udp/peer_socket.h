@@ -21,10 +21,11 @@ class PeerSocket {
   Result<void> open(int general, const LocalAddress& local);
   // -1: none. The same until its end, which is that of this object.
   int fd() const { return socket_.get(); }
-  // What comes from the source of that path is found here from now on, what came before is where it was. False: from
-  // nobody, and what came here before is still to be read.
+  // From nowhere to a peer: what comes from the source of that path is found here from now on, what came before is
+  // where it was. False: not now.
   bool lead_to(const wire::Path& path);
-  void lead_nowhere();
+  // What came here before is still to be read. False: not now, and it leads where it did.
+  bool lead_nowhere();
   // Nothing is found at fd() from here on, and `general` has the port alone; `late` gets what came here till now. After
   // an error nothing has changed.
   Result<void> close(const std::function<void(const ReceivedTrain&)>& late);

@@ -48,12 +48,10 @@ struct Here {
     const auto take = [&numbers](const auto& bytes) { numbers.push_back(load_be16(bytes.data() + 8)); };
     for (int idle = 0; numbers.size() < wanted && idle < 100;) {
       for (const Stray& stray : shared->inbox().take()) take(stray.bytes);
-      if (const wire::Path* peer = sockets->busy_peer()) {
+      if (const wire::Path* peer = sockets->busy_peer())
         sockets->set_led(shared->peer_socket().lead_to(*peer));
-      } else if (sockets->is_led() && (sockets->wants_rest() || shared->is_shared())) {
-        shared->peer_socket().lead_nowhere();
-        sockets->set_led(false);
-      }
+      else if (sockets->is_led() && (sockets->wants_rest() || shared->is_shared()))
+        sockets->set_led(!shared->peer_socket().lead_nowhere());
       const auto trains = sockets->receive();
       for (const ReceivedTrain& train : trains) take(train.bytes);
       idle = trains.empty() ? idle + 1 : 0;
@@ -141,6 +139,18 @@ TEST_F(PeerSocketTest, others_are_read_as_well_and_another_may_take_its_place) {
   EXPECT_GT(here.connected(), before + kMany / 2);
   one.send(7);
   EXPECT_EQ(here.read(1), numbers(7, 8));
+}
+
+// Who sleeps on it would be woken for ever.
+TEST_F(PeerSocketTest, what_icmp_says_to_it_is_read) {
+  Here here(kHere);
+  const Descriptor port = std::move(*here.shared->receiving_socket());
+  const SocketAddress nowhere(kHere, 9, 0);
+  EXPECT_EQ(::sendto(port.get(), "x", 1, 0, &nowhere.any, nowhere.size), 1);
+  pollfd waiting{here.shared->peer_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 1000), 1);
+  EXPECT_TRUE(here.sockets->receive(true).empty());
+  EXPECT_EQ(::poll(&waiting, 1, 0), 0);
 }
 
 // It joins no trains: what comes faster than that is read where it is joined.

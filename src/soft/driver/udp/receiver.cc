@@ -124,19 +124,29 @@ int Receiver::read_some(Source& source) {
   return ::recvmmsg(source.fd, headers_.data(), static_cast<unsigned>(headers_.size()), MSG_DONTWAIT, nullptr);
 }
 
-std::span<const ReceivedTrain> Receiver::receive(SocketCounters& counters) {
+int Receiver::look(Source& source, SocketCounters& counters) {
   ++counters.receive_calls;
-  const bool from_peer = looks_at_peer();
-  Source& source = from_peer ? peer_ : all_;
   const int got = read_some(source);
-  if (got <= 0) {
-    source.finds_in_a_row = 0;
-    if (from_peer) ends_ = false;
-    else before_it_ = 0;
-    if (got < 0 && errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
-    return {};
+  if (got > 0) {
+    ++source.finds_in_a_row;
+    return got;
   }
-  ++source.finds_in_a_row;
+  source.finds_in_a_row = 0;
+  if (&source == &peer_) ends_ = false;
+  else before_it_ = 0;
+  if (got < 0 && errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
+  return 0;
+}
+
+// Where nothing is expected something may be all the same: what anybody says by ICMP wakes who sleeps until it is read.
+std::span<const ReceivedTrain> Receiver::receive(SocketCounters& counters, bool everywhere) {
+  bool from_peer = looks_at_peer();
+  int got = look(from_peer ? peer_ : all_, counters);
+  if (got == 0 && everywhere && peer_.fd >= 0) {
+    from_peer = !from_peer;
+    got = look(from_peer ? peer_ : all_, counters);
+  }
+  if (got == 0) return {};
   const auto count = static_cast<std::size_t>(got);
   const std::uint64_t before = counters.received_datagrams;
   for (std::size_t i = 0; i < count; ++i) read(i, counters);
@@ -153,16 +163,13 @@ void Receiver::hand_on_all(const std::function<void(const ReceivedTrain&)>& to) 
     for (const ReceivedTrain& train : trains) to(train);
 }
 
-// A look at the first costs what a find at the second saves: it is seldom while that has what comes, and more seldom
-// while nothing else does.
+// A look at the first costs what a find at the second saves: it is seldom while that has what comes.
 bool Receiver::looks_at_peer() {
-  constexpr unsigned kByTurns = 2, kSeldom = 16, kMoreSeldom = 64;
+  constexpr unsigned kByTurns = 2, kSeldom = 64;
   if (ends_) return true;
   if (!leads_) return false;
-  const unsigned turn = others_ >= kOften ? kByTurns : vain_looks_ < kOften ? kSeldom : kMoreSeldom;
-  if (before_it_ == 0 && ++looks_ % turn != 0) return true;
-  if (before_it_ != 0) --before_it_;
-  ++vain_looks_;
+  if (before_it_ == 0) return ++looks_ % (others_ < kOften ? kSeldom : kByTurns) != 0;
+  --before_it_;
   return false;
 }
 
@@ -186,17 +193,16 @@ void Receiver::note_habit(bool from_peer, std::size_t count) {
     }
   }
   others_ += static_cast<unsigned>(count);
-  vain_looks_ = 0;
 }
 
 void Receiver::set_led(bool leads) {
   constexpr unsigned kMostBefore = 64;
+  if (!leads && (flooded_ || !leads_)) patience_ = std::min(4 * patience_, kMostPatience);
   ends_ = leads_ && !leads;
+  before_it_ = leads && !leads_ ? kMostBefore : 0;
   leads_ = leads;
   flooded_ = false;
-  before_it_ = kMostBefore;
-  in_a_row_ = others_ = vain_looks_ = peer_vain_looks_ = 0;
-  if (!leads) patience_ = std::min(4 * patience_, kMostPatience);
+  in_a_row_ = others_ = peer_vain_looks_ = 0;
 }
 
 void Receiver::read(std::size_t slot, SocketCounters& counters) {

@@ -34,19 +34,20 @@ class Receiver {
   Receiver(Descriptor socket, const Gid& local, std::uint16_t port, unsigned slots, int peer_fd = -1);
 
   int fd() const { return socket_.get(); }
-  // What is there now, without waiting; empty when nothing is, or the one of two that was looked at has nothing.
-  std::span<const ReceivedTrain> receive(SocketCounters& counters);
+  // What is there now, without waiting; empty when nothing is. Of two it looks at the one where most comes, and at the
+  // other when that one has nothing and it is to look everywhere.
+  std::span<const ReceivedTrain> receive(SocketCounters& counters, bool everywhere = true);
   // All that is there, train by train; for a socket that nobody reads from here on.
   void hand_on_all(const std::function<void(const ReceivedTrain&)>& to);
 
-  // Where there is a second socket: from where all has come lately that came to the first, few datagrams at once;
+  // Where there is a second socket: from where all has come lately that came to the first, few at once;
   // nothing: from several, or many.
-  const wire::Path* busy_peer() const { return in_a_row_ >= patience_ ? &last_ : nullptr; }
+  const wire::Path* busy_peer() const { return !leads_ && !ends_ && in_a_row_ >= patience_ ? &last_ : nullptr; }
   // Whether the second one leads to it now. To nobody: what had come to it is read before what comes to the first.
   void set_led(bool leads);
   bool is_led() const { return leads_; }
-  // It should not: much comes there at once, which the first would join to trains, or nothing for long.
-  bool wants_rest() const { return flooded_ || others_ >= kMostOthers; }
+  // It should not: much comes there at once, which the first would join to trains, or nothing while others send.
+  bool wants_rest() const { return flooded_ || in_a_row_ >= kOften || others_ >= kMostOthers; }
   // Datagrams the kernel had no room for.
   std::uint64_t drops();
 
@@ -71,6 +72,7 @@ class Receiver {
   int read_one();
   int read_of_peer();
   int read_some(Source& source);
+  int look(Source& source, SocketCounters& counters);
   bool looks_at_peer();
   void note_habit(bool from_peer, std::size_t count);
   void read(std::size_t slot, SocketCounters& counters);
@@ -89,7 +91,6 @@ class Receiver {
   wire::Path last_;          // of trains to the first socket
   unsigned in_a_row_ = 0;    // of these, with that path, and none to the second between
   unsigned others_ = 0;      // trains to the first since one to the second
-  unsigned vain_looks_ = 0;  // at the first since it had something
   unsigned peer_vain_looks_ = 0;
   unsigned patience_ = kOften;
   std::unique_ptr<std::byte[]> memory_;

@@ -9,6 +9,8 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/socket_options.h"
@@ -31,6 +33,17 @@ Result<std::vector<Descriptor>> make_others(const LocalAddress& local) {
     all.push_back(std::move(*socket));
   }
   return all;
+}
+
+// A socket of ours that was there until just now may be held for a moment more, by a child that begins another program.
+int bind_patiently(int fd, const LocalAddress& local) {
+  constexpr int kTries = 50;
+  int error = bind_to(fd, local, wire::kRocePort);
+  for (int i = 0; i < kTries && error == EADDRINUSE; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    error = bind_to(fd, local, wire::kRocePort);
+  }
+  return error;
 }
 
 }  // namespace
@@ -64,7 +77,7 @@ Result<std::vector<Descriptor>> join_others(int first, const LocalAddress& local
   set_option(first, SOL_SOCKET, SO_REUSEPORT, 1);
   int error = 0;
   for (std::size_t i = 0; i < others->size() && error == 0; ++i) {
-    error = bind_to((*others)[i].get(), local, wire::kRocePort);
+    error = bind_patiently((*others)[i].get(), local);
     if (i != 0 || error != 0) continue;
     error = attach_filter(first, kAllToFirst);
     strays.hand_on_all(stray);

@@ -49,7 +49,7 @@ class SocketSet {
   bool is_led() const { return receiver_.is_led(); }
   bool wants_rest() const { return reports_ip_fields_ || receiver_.wants_rest(); }
   void set_led(bool leads) { receiver_.set_led(leads); }
-  std::span<const ReceivedTrain> receive() { return receiver_.receive(counters_); }
+  std::span<const ReceivedTrain> receive(bool everywhere = true) { return receiver_.receive(counters_, everywhere); }
   unsigned send(std::span<OutTrain> trains) { return sender_.send(trains, counters_); }
   // For the length of a capture, say. See SocketOptions::report_ip_fields.
   void report_ip_fields(bool on);

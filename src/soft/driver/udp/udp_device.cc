@@ -33,11 +33,11 @@ class UdpPort final : public Port {
   ~UdpPort() override { shared_->let_go(); }
   const SocketSet& sockets() const { return sockets_; }
 
-  bool receive(DatagramSink& sink) override {
+  bool receive(DatagramSink& sink, bool everywhere) override {
     const bool handed_over = shared_->inbox().waits();
     if (handed_over) read_inbox(sink);
     follow_peer();
-    const auto trains = sockets_.receive();
+    const auto trains = sockets_.receive(everywhere);
     for (const udp::ReceivedTrain& train : trains) {
       if (shared_->is_ours(train)) {
         sink.on_datagrams(train.path, std::nullopt, train.bytes, train.segment_bytes);
@@ -135,12 +135,10 @@ class UdpPort final : public Port {
 
   // While one peer alone sends, and little at a time, a socket leads to it.
   void follow_peer() {
-    if (const wire::Path* peer = sockets_.busy_peer()) {
+    if (const wire::Path* peer = sockets_.busy_peer())
       sockets_.set_led(shared_->peer_socket().lead_to(*peer));
-    } else if (sockets_.is_led() && (sockets_.wants_rest() || shared_->is_shared())) {
-      shared_->peer_socket().lead_nowhere();
-      sockets_.set_led(false);
-    }
+    else if (sockets_.is_led() && (sockets_.wants_rest() || shared_->is_shared()))
+      sockets_.set_led(!shared_->peer_socket().lead_nowhere());
   }
 
   void read_inbox(DatagramSink& sink) {
