@@ -164,7 +164,7 @@ TEST(Control, a_counter_is_found_again_from_its_lower_bits) {
   EXPECT_EQ(heard->word, Control::Word::Finish);
   EXPECT_EQ(heard->number, 0xabcdef1u);
   EXPECT_FALSE(Control::from_immediate({}));
-  EXPECT_FALSE(Control::from_immediate({std::byte{0x40}}));
+  EXPECT_FALSE(Control::from_immediate({std::byte{0x50}}));
 }
 
 }  // namespace

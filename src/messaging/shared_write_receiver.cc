@@ -12,7 +12,7 @@ namespace verbena::messaging {
 
 namespace {
 
-// A place may be held so long while others wait for what is behind it.
+// A place may be held so long, and twice as long as a death takes, while others wait for what is behind it.
 constexpr std::int64_t kMostKeepAlives = 10;
 
 }  // namespace
@@ -148,8 +148,12 @@ void SharedWriteReceiver::look_for_holders() {
   }
 }
 
+// Not before it would be known to be dead: that is another end.
 bool SharedWriteReceiver::is_too_long(Duration time) const {
-  return time.ns / kMostKeepAlives >= std::max(options().connection.keep_alive, kLongWait).ns;
+  const ReliabilityOptions& reliability = options().connection.reliability;
+  const std::int64_t retries = std::int64_t{reliability.retry_count} + 1;
+  const Duration dying = Duration::nanoseconds(std::int64_t{4096} << (reliability.timeout & 31)) * (2 * retries);
+  return (time - dying).ns / kMostKeepAlives >= std::max(options().connection.keep_alive, kLongWait).ns;
 }
 
 std::size_t SharedWriteReceiver::poll(std::span<Message> out) {

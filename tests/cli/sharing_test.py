@@ -64,8 +64,9 @@ def who_was_alone_goes_on_when_others_come(setting):
     with TwoNetworks() as (here, there):
         server = serve(setting, here, "ping", "-s")
         first = Pinger(setting, there, server, "--op", "write", "--size", "100000")
-        check(len(here.left()) == 3, f"the port, the meeting place and the offer of memory of one: {here.left()}")
-        wait_until(lambda: len(there.left()) == 3, "the client is there")
+        check(len(here.left()) == 4,
+              f"the port, at it a socket for one peer, the meeting place and the offer of memory of one: {here.left()}")
+        wait_until(lambda: len(there.left()) == 4, "the client is there")
         late = serve(setting, here, "ping", "-s")
         Pinger(setting, there, late, count=20).finish()
         Pinger(setting, there, server, count=20).finish()
