@@ -87,8 +87,9 @@ class BasicSharedReader {
     who.state = State::Gone;
     if (memory_.load_cell(sender, CellWord::Begun) != who.arrived) start_search();
   }
-  // What arrived, or somebody who waits for room, waits for what is reserved in front of it.
+  // What arrived waits for what is reserved in front of it.
   bool waits() { return arrived_end_ > position() && !is_there(position()); }
+  // Somebody waits for room, and is not heard of meanwhile.
   bool somebody_waits() const {
     for (std::uint32_t i = 0; i < senders_.size(); ++i)
       if (senders_[i].state == State::Live && place_of_waiting(i)) return true;
