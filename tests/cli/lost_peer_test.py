@@ -72,8 +72,10 @@ def server_dies(setting, command, path, seed):
             check(scene.check_target(), "status 0 and no file")
             say(f"{command} by {path}, server killed after {delay} s: it was done already")
             continue
-        # Killed before the client came, its address may be another program's, which refuses.
-        check(client.returncode == 1 and any(word in errors for word in (*TROUBLE, "ConnectionRefused")),
+        # Killed before the client came, its address may be another program's, which refuses; killed when it had
+        # answered and not met the client yet, it offers no shared memory any more.
+        gone = ["ConnectionRefused"] + ["nobody offers shared memory"] * (path == "local")
+        check(client.returncode == 1 and any(word in errors for word in (*TROUBLE, *gone)),
               f"{client.returncode} {errors}")
         check(len(errors.splitlines()) >= 2, f"no advice: {errors}")
         check("RetryExceeded" not in errors or "stopped or killed" in errors, f"the advice misleads: {errors}")
