@@ -141,14 +141,14 @@ std::string properties() {
   constexpr std::string_view kPassive[] = {"–", "sender", "receiver"};
   std::string body = "<h2>What each gives</h2>\n<table>\n";
   body += html_row("th", {"protocol", "copied by nobody", "short ones take little", "issues nothing", "wakes a sleeper",
-                          "held ones hold up none", "senders share memory", "needs order in a WRITE",
-                          "round trips before"}, 1);
+                          "held ones hold up none", "senders share memory", "senders are isolated",
+                          "needs order in a WRITE", "round trips before"}, 1);
   for (const messaging::Kind& kind : plain_kinds()) {
     const messaging::Traits traits = traits_of(kind);
     body += html_row("td", {messaging::to_string(kind), yes(traits.zero_copy), yes(traits.variable_size),
                             std::string(kPassive[static_cast<std::size_t>(traits.passive)]), yes(traits.interrupts),
-                            yes(traits.non_blocking), yes(traits.shares_memory), yes(traits.order_in_write),
-                            std::to_string(traits.round_trips)}, 1);
+                            yes(traits.non_blocking), yes(traits.shares_memory), yes(traits.isolates_senders),
+                            yes(traits.order_in_write), std::to_string(traits.round_trips)}, 1);
   }
   return body + "</table>\n";
 }

@@ -19,16 +19,16 @@ struct Row {
 constexpr PassiveSide kNobody = PassiveSide::None;
 constexpr PassiveSide kSender = PassiveSide::Sender;
 
-//                                                        zero  var.   passive  intr.  non-bl. shares order
+//                                                        zero  var.   passive  intr. non-bl. shares isolates order
 //                                                        trips
 constexpr std::array<Row, 7> kRows{{
-    {Protocol::SendReceive, "send-receive", {false, false, kNobody, true, true, false, false, 0}},
-    {Protocol::SharedReceive, "shared-receive", {false, false, kNobody, true, true, true, false, 0}},
-    {Protocol::DirectWrite, "direct-write", {true, false, kNobody, true, true, false, false, 1}},
-    {Protocol::BufferedWrite, "buffered-write", {false, true, kNobody, false, false, false, false, 0}},
-    {Protocol::SharedWrite, "shared-write", {false, true, kNobody, true, false, true, false, 1}},
-    {Protocol::DirectRead, "direct-read", {true, true, kNobody, true, true, true, false, 1}},
-    {Protocol::BufferedRead, "buffered-read", {false, true, kSender, false, false, false, false, 1}},
+    {Protocol::SendReceive, "send-receive", {false, false, kNobody, true, true, false, true, false, 0}},
+    {Protocol::SharedReceive, "shared-receive", {false, false, kNobody, true, true, true, true, false, 0}},
+    {Protocol::DirectWrite, "direct-write", {true, false, kNobody, true, true, false, true, false, 1}},
+    {Protocol::BufferedWrite, "buffered-write", {false, true, kNobody, false, false, false, true, false, 0}},
+    {Protocol::SharedWrite, "shared-write", {false, true, kNobody, true, false, true, false, false, 1}},
+    {Protocol::DirectRead, "direct-read", {true, true, kNobody, true, true, true, true, false, 1}},
+    {Protocol::BufferedRead, "buffered-read", {false, true, kSender, false, false, false, true, false, 1}},
 }};
 
 const Row& row_of(Protocol protocol) {

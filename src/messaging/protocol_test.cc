@@ -87,7 +87,7 @@ bool gives(const Traits& t, const Requirements& w) {
   return (w.order_in_write || !t.order_in_write) && (!w.large_without_copy || t.zero_copy) &&
          (!w.receiver_sleeps || t.interrupts) && (!w.idle_sender || t.passive == PassiveSide::Sender) &&
          (!w.idle_receiver || t.passive == PassiveSide::Receiver) && (!w.hold_messages || t.non_blocking) &&
-         (w.senders <= 8 || !w.little_memory || t.shares_memory);
+         (!w.distrust || t.isolates_senders) && (w.senders <= 8 || !w.little_memory || t.shares_memory);
 }
 
 std::vector<Kind> every_kind() {
@@ -101,10 +101,10 @@ std::vector<Kind> every_kind() {
 
 TEST(Recommend, what_is_recommended_gives_what_was_asked_for_and_what_is_refused_nothing_gives) {
   std::set<std::string> recommended;
-  for (int wishes = 0; wishes < 1 << 9; ++wishes)
+  for (int wishes = 0; wishes < 1 << 10; ++wishes)
     for (const std::uint32_t senders : {1u, 8u, 9u, 64u}) {
       const auto has = [&](int bit) { return (wishes >> bit & 1) != 0; };
-      const Requirements w{has(0), has(1), has(2), senders, has(3), has(4), has(5), has(6), has(7), has(8)};
+      const Requirements w{has(0), has(1), has(2), senders, has(3), has(4), has(5), has(6), has(7), has(8), has(9)};
       const std::string text = std::to_string(wishes) + " for " + std::to_string(senders);
       const auto it = recommend(w);
       if (!it) {
@@ -132,6 +132,7 @@ TEST(Recommend, preferences_decide_among_those_that_give_it) {
   EXPECT_EQ(kind({.many_small = true, .order_in_write = false}), "buffered-write/offset");
   EXPECT_EQ(kind({.many_small = true, .receiver_sleeps = true}), "buffered-write");
   EXPECT_EQ(kind({.many_small = true, .senders = 64, .little_memory = true}), "shared-write");
+  EXPECT_EQ(kind({.many_small = true, .senders = 64, .little_memory = true, .distrust = true}), "shared-receive");
   EXPECT_EQ(kind({.senders = 64, .little_memory = true}), "shared-receive");
   EXPECT_EQ(kind({.senders = 64}), "shared-receive");
   EXPECT_EQ(kind({.senders = 8}), "send-receive");

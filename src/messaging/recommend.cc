@@ -32,7 +32,7 @@ struct Wish {
   bool (*is_given)(const Traits&);
 };
 
-constexpr std::array<Wish, 7> kWishes{{
+constexpr std::array<Wish, 8> kWishes{{
     {"idle_receiver", [](const Requirements& w) { return w.idle_receiver; },
      [](const Traits& t) { return t.passive == PassiveSide::Receiver; }},
     {"idle_sender", [](const Requirements& w) { return w.idle_sender; },
@@ -45,6 +45,8 @@ constexpr std::array<Wish, 7> kWishes{{
      [](const Traits& t) { return t.non_blocking; }},
     {"little_memory for many senders", [](const Requirements& w) { return w.little_memory && are_many(w); },
      [](const Traits& t) { return t.shares_memory; }},
+    {"distrust", [](const Requirements& w) { return w.distrust; },
+     [](const Traits& t) { return t.isolates_senders; }},
     {"no order_in_write", [](const Requirements& w) { return !w.order_in_write; },
      [](const Traits& t) { return !t.order_in_write; }},
 }};

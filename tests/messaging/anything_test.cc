@@ -401,7 +401,7 @@ class LyingSenderWorld {
     else if (++passed_ % 3 == 0)
       held_ = {};
   }
-  bool is_shared() const { return receiver_.kind().protocol == Protocol::SharedWrite; }
+  bool is_shared() const { return !traits_of(receiver_.kind()).isolates_senders; }
 
   VirtualWorld world_;
   VirtualWorld::Host &home_, &good_, &bad_;
@@ -417,7 +417,7 @@ class LyingSenderWorld {
 };
 
 TEST_P(Anything, of_a_sender_ends_that_one_by_name_and_another_goes_on) {
-  const bool is_shared = GetParam().kind.protocol == Protocol::SharedWrite;
+  const bool is_shared = !traits_of(GetParam().kind).isolates_senders;
   std::uint64_t lies_taken = 0, named = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

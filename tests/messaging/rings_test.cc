@@ -481,6 +481,26 @@ TEST_P(SpoiltTail, of_one_that_dies_ends_all_who_share_it_by_name) {
   expect_new_ones_to_work();
 }
 
+TEST_P(SpoiltTail, is_noticed_by_nobody_in_another_ring_of_the_same_device) {
+  Receiver other = must(Receiver::create(ends.engine, [&] {
+    Options there = ends.options;
+    there.connection.device = &ends.server;
+    return there;
+  }()));
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  listener.on_request([&] { must(other.accept(std::move(*listener.poll_request()))); });
+  Sender neighbour = must(Sender::connect(ends.engine, listener.address().to_string(), ends.options));
+  Sender honest = ends.connect();
+  Connection liar = connect_liar();
+  spoil(liar);
+  must(honest.send(text_of_message(0, 1, 500)));
+  for (std::uint32_t n = 0; n < kMessages || !honest.closed(); ++n) {
+    must(neighbour.send(text_of_message(0, n, 500), kPatience));
+    EXPECT_TRUE(is_message(must(other.receive(kPatience)), n, 500)) << n;
+  }
+  must(neighbour.close());
+}
+
 // By less than the ring, so that others get a place behind it, and by more, so that they wait for room.
 TEST_P(SpoiltTail, that_leaves_a_place_to_nobody_holds_up_nobody) {
   for (const std::uint64_t bytes : {std::uint64_t{1024}, kRing, 3 * kRing + 64}) {

@@ -65,6 +65,9 @@ struct Traits {
   bool interrupts = false;      // a receiver may sleep until a message comes; otherwise it polls memory
   bool non_blocking = false;    // a message the receiver holds back does not hold back those behind it
   bool shares_memory = false;   // many senders, one memory
+  // Whatever a sender writes, lies included, ends its own connection at the most. Those of one SharedWrite write where
+  // the others' messages stand, and move the tail that all of them reserve by (doc/adr/0019).
+  bool isolates_senders = true;
   // Needs DeviceInfo::order_in_write of the device whose memory is written, which is the receiver's (memory-model.md).
   // All others need no more than every device promises.
   bool order_in_write = false;
@@ -93,6 +96,7 @@ struct Requirements {
   bool idle_sender = false;         // the sender only puts messages into its memory
   bool receiver_sleeps = false;     // until a message comes, instead of polling
   bool hold_messages = false;       // the receiver keeps some for long while others go on
+  bool distrust = false;            // a sender that writes anything it likes shall be noticed by no other
   bool order_in_write = true;       // the receiver's device promises it: DeviceInfo::order_in_write
 };
 
@@ -100,8 +104,9 @@ struct Recommendation {
   Kind kind{};
   std::string reason{};  // one sentence for people
 };
-// What is recommended gives all of idle_receiver, idle_sender, receiver_sleeps, large_without_copy, hold_messages and,
-// from nine senders on, little_memory, and needs no order_in_write that is not promised; the rest are preferences.
+// What is recommended gives all of idle_receiver, idle_sender, receiver_sleeps, large_without_copy, hold_messages,
+// distrust and, from nine senders on, little_memory, and needs no order_in_write that is not promised; the rest are
+// preferences.
 // Errors: InvalidArgument, for wishes that exclude each other; the text names them.
 Result<Recommendation> recommend(const Requirements& wanted);
 // For a receiver on that device: what needs an order inside a WRITE is recommended only where `receiver` promises it,
