@@ -73,8 +73,10 @@ void HostDevice::open_descriptors() {
     if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0);
+  alarm_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0 && alarm_fd_ >= 0);
   watch(waiter_.set_fd, event_fd_, kEvent);
+  watch(waiter_.set_fd, alarm_fd_, kTimer);
   if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
   for (const int fd : own_fds()) holdings::keep_from_children(fd);
 }
@@ -374,8 +376,10 @@ bool HostDevice::progress() {
     lease_until_.store((now() + kLease).ns, std::memory_order_relaxed);
     return false;
   }
-  // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer.
-  const bool any = drive(When::Polling, std::exchange(answer_awaited_, false) ? Look::Later : Look::AsNeeded);
+  // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer. And who waited
+  // likely waits again: its look before a sleep is no long one.
+  const Look next = next_look_ == Look::Later ? Look::Once : Look::AsNeeded;
+  const bool any = drive(When::Polling, std::exchange(next_look_, next));
   const bool still = turn_.ns <= lease_until_.load(std::memory_order_relaxed);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
   if (still && turn_.ns > put_off_at_.load(std::memory_order_acquire)) [[unlikely]] put_off_service();

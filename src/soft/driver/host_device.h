@@ -126,7 +126,7 @@ class HostDevice final : private DatagramSink {
   void open_descriptors();
   // The rest is the owner's.
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
-  enum class Look { Later, AsNeeded, Everywhere };
+  enum class Look { Later, Once, AsNeeded, Everywhere };  // AsNeeded: several times where something is expected
   bool drive(When when, Look look);
   bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
@@ -154,6 +154,7 @@ class HostDevice final : private DatagramSink {
   Look sleep_on_port(Instant until, Sleeper& sleeper);  // says what to look at then
   Look sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
   Instant look_before_sleep(Instant until, Sleeper& sleeper);
+  bool leave_to_alarm(Instant wake_at);
   bool watch_port(Sleeper& sleeper);
   void unwatch_port();
   void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
@@ -181,7 +182,7 @@ class HostDevice final : private DatagramSink {
   RecentClock clock_;
   Instant turn_;  // the clock, read once per turn
   bool waiter_drives_ = false;   // the owner is in wait_event(), which returns for what it finds
-  bool answer_awaited_ = false;  // the last turn of a wait found something, and nobody polled since
+  Look next_look_ = Look::AsNeeded;  // of who polls
   unsigned turns_ = 0;
   Instant looked_at_;
   unsigned arrival_turn_ = 0;  // when something last came by the port
@@ -208,6 +209,9 @@ class HostDevice final : private DatagramSink {
     std::atomic<std::int64_t> until{0};  // when it looks again by itself; 0: not asleep
   };
   Sleeper waiter_;
+  int alarm_fd_ = -1;  // in the waiter's set
+  std::atomic<std::int64_t> alarm_at_{Instant::never().ns};
+  std::atomic<bool> alarm_taken_{false};  // one sleeps by it
   Sleeper service_sleeper_;
   std::atomic<int> waiting_{0};  // threads in wait_event(): they drive, the service thread parks
   std::atomic<bool> service_parked_{false};
@@ -222,8 +226,9 @@ class HostDevice final : private DatagramSink {
   std::atomic<bool> event_fd_signalled_{false};  // there may be something to empty
   int event_fd_ = -1;
   int park_fd_ = -1;  // a timer that ends the service thread's pauses
-  std::array<int, 6> own_fds() const {
-    return {event_fd_, waiter_.wake_fd, waiter_.set_fd, service_sleeper_.wake_fd, service_sleeper_.set_fd, park_fd_};
+  std::array<int, 7> own_fds() const {
+    return {event_fd_, alarm_fd_, park_fd_, waiter_.wake_fd, waiter_.set_fd,
+            service_sleeper_.wake_fd, service_sleeper_.set_fd};
   }
   std::atomic<bool> woken_{false};
   std::atomic<bool> stopping_{false};

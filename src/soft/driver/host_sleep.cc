@@ -24,10 +24,11 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   if (nic_.doorbell_rang()) wake_at = Instant{0};
   sleeper.until.store(wake_at.ns);
   std::optional<Duration> wait;
-  if (!wake_at.is_never()) wait = wake_at - now();
+  const bool by_alarm = &sleeper == &waiter_ && leave_to_alarm(wake_at);
+  if (!by_alarm && !wake_at.is_never()) wait = wake_at - now();
   if (wait && wait->ns <= 0) {
     sleeper.until.store(0);
-    return Look::AsNeeded;
+    return Look::Once;
   }
   if (inherited_) return sleep_in_child(sleeper, wait);
   std::array<epoll_event, 8> events;
@@ -41,7 +42,24 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   const bool packets = came_by(kPort) || may_be_more;
   if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
   if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
-  return packets ? Look::Everywhere : Look::AsNeeded;
+  if (came_by(kTimer) && (by_alarm || !alarm_taken_.load())) {
+    alarm_at_.store(Instant::never().ns);
+    drain(alarm_fd_);
+  }
+  if (by_alarm) alarm_taken_.store(false);
+  return packets ? Look::Everywhere : Look::Once;
+}
+
+// A sleep that ends at a time costs half a microsecond more than one that does not. So who waits alone sets an alarm,
+// and again only for an earlier time: it may go off for a time that is not the present one's.
+bool HostDevice::leave_to_alarm(Instant wake_at) {
+  if (inherited_ || wake_at == Instant{0} || waiting_.load() != 1) return false;
+  alarm_taken_.store(true);
+  if (wake_at.ns < alarm_at_.load()) {
+    alarm_at_.store(wake_at.ns);
+    fire_at(alarm_fd_, wake_at);
+  }
+  return true;
 }
 
 // Its sets are the parent's: there nothing comes but a wake().
@@ -51,7 +69,7 @@ HostDevice::Look HostDevice::sleep_in_child(Sleeper& sleeper, std::optional<Dura
   ::ppoll(own.data(), own.size(), wait ? &timeout : nullptr, nullptr);
   sleeper.until.store(0);
   if (own[1].revents != 0) drain(sleeper.wake_fd);
-  return Look::AsNeeded;
+  return Look::Once;
 }
 
 // When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
@@ -118,14 +136,14 @@ void HostDevice::wait_event(Instant until) {
   if (time_ != nullptr) return wait_virtually(until);
   waiting_.fetch_add(1);
   // Who sleeps learns what to look at.
-  Look look = now() < until ? Look::AsNeeded : Look::Everywhere;
+  Look look = now() < until ? Look::Once : Look::Everywhere;
   while (!has_event() && !woken_.exchange(false)) {
     step_aside();
     owner_.lock();
     waiter_drives_ = true;
-    const bool any = drive(When::Serving, std::exchange(look, Look::AsNeeded));
+    const bool any = drive(When::Serving, std::exchange(look, Look::Once));
     waiter_drives_ = false;
-    answer_awaited_ = any;
+    next_look_ = any ? Look::Later : Look::Once;
     release();
     drive_while_rung();
     if (any || event_pending_.load(std::memory_order_relaxed)) continue;

@@ -30,7 +30,7 @@ inline void drain(int fd) {
 }
 
 // Of what a sleeper sleeps on.
-enum Source : std::uint32_t { kWake, kEvent, kHub, kBell, kPort };
+enum Source : std::uint32_t { kWake, kEvent, kTimer, kHub, kBell, kPort };
 
 // False with errno.
 inline bool try_watch(int set_fd, int fd, Source source) {
@@ -59,6 +59,11 @@ inline int wait_on(int set_fd, std::span<epoll_event> events, std::optional<Dura
   return ::ppoll(&set, 1, &timeout, nullptr) <= 0 ? 0 : ::epoll_wait(set_fd, events.data(), most, 0);
 }
 
+// On the clock of monotonic_now().
+inline void fire_at(int timer_fd, Instant when) {
+  const itimerspec spec{{0, 0}, timespec_of(when - Instant{0})};
+  ::timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &spec, nullptr);
+}
 inline void fire_after(int timer_fd, Duration delay) {
   const itimerspec spec{{0, 0}, timespec_of(delay)};
   ::timerfd_settime(timer_fd, 0, &spec, nullptr);

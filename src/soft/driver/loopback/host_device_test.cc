@@ -335,6 +335,44 @@ TEST(HostDevice, leaves_the_sets_of_sleepers_while_its_packets_are_found_by_poll
   EXPECT_EQ(sets_that_watch(watched.fd), 1);
 }
 
+// Beside one that waits for ever, which comes and goes. One that misses its time would sleep as long: nothing comes.
+TEST(HostDevice, of_several_that_wait_each_wakes_at_its_own_time) {
+  constexpr int kWaits = 1000;
+  std::uint32_t longest = 0;
+  Watched watched(std::make_unique<DeafPort>(longest, 64));
+  HostDevice& device = *watched.device;
+  std::atomic<int> waits{0};
+  std::thread for_ever([&] {
+    while (waits.load() < kWaits) device.wait_event(Instant::never());
+  });
+  std::thread often([&, random = SeededRandom(1)]() mutable {
+    for (; waits.load() < kWaits; ++waits)
+      device.wait_event(device.now() + Duration::microseconds(static_cast<std::int64_t>(random.below(200))));
+  });
+  for (int seen = 0; seen < kWaits; seen = waits.load()) {
+    device.wake();
+    while (waits.load() == seen) std::this_thread::yield();
+  }
+  often.join();
+  device.wake();
+  for_ever.join();
+}
+
+TEST(HostDevice, an_alarm_for_a_wait_that_is_over_keeps_nobody_awake) {
+  std::uint32_t longest = 0;
+  Watched watched(std::make_unique<DeafPort>(longest, 64));
+  HostDevice& device = *watched.device;
+  std::thread first([&] { device.wait_event(device.now() + Duration::milliseconds(20)); });
+  while (watched.looks == 0) std::this_thread::yield();
+  device.wake();
+  first.join();
+  watched.looks = 0;
+  const Instant end = device.now() + Duration::milliseconds(60);
+  device.wait_event(end);
+  EXPECT_GE(device.now(), end);
+  EXPECT_LT(watched.looks, 100);
+}
+
 // A file cannot be watched: so it is where the system refuses.
 TEST(HostDevice, looks_again_and_again_where_a_port_cannot_be_watched) {
   std::uint32_t longest = 0;
