@@ -76,7 +76,7 @@ void HostDevice::open_descriptors() {
   alarm_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0 && alarm_fd_ >= 0);
   watch(waiter_.set_fd, event_fd_, kEvent);
-  watch(waiter_.set_fd, alarm_fd_, kTimer);
+  watch(waiter_.set_fd, alarm_fd_, kTimer, true);
   if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
   for (const int fd : own_fds()) holdings::keep_from_children(fd);
 }

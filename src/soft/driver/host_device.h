@@ -155,6 +155,7 @@ class HostDevice final : private DatagramSink {
   Look sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
   Instant look_before_sleep(Instant until, Sleeper& sleeper);
   bool leave_to_alarm(Instant wake_at);
+  void give_alarm_back(bool taken, bool rang);
   bool watch_port(Sleeper& sleeper);
   void unwatch_port();
   void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
@@ -211,7 +212,7 @@ class HostDevice final : private DatagramSink {
   Sleeper waiter_;
   int alarm_fd_ = -1;  // in the waiter's set
   std::atomic<std::int64_t> alarm_at_{Instant::never().ns};
-  std::atomic<bool> alarm_taken_{false};  // one sleeps by it
+  std::atomic<bool> alarm_taken_{false};  // one sleeps by it, or looks after it
   Sleeper service_sleeper_;
   std::atomic<int> waiting_{0};  // threads in wait_event(): they drive, the service thread parks
   std::atomic<bool> service_parked_{false};

@@ -40,26 +40,29 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   };
   const bool may_be_more = count == static_cast<int>(events.size()) || !sleeper.watches_port.load();
   const bool packets = came_by(kPort) || may_be_more;
+  give_alarm_back(by_alarm, came_by(kTimer));
   if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
   if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
-  if (came_by(kTimer) && (by_alarm || !alarm_taken_.load())) {
-    alarm_at_.store(Instant::never().ns);
-    drain(alarm_fd_);
-  }
-  if (by_alarm) alarm_taken_.store(false);
   return packets ? Look::Everywhere : Look::Once;
 }
 
-// A sleep that ends at a time costs half a microsecond more than one that does not. So who waits alone sets an alarm,
-// and again only for an earlier time: it may go off for a time that is not the present one's.
+// A sleep that ends at a time costs half a microsecond more than one that does not. So one of those that wait takes the
+// alarm, and sets it anew only for an earlier time: it may go off for a time that is not the present one's.
 bool HostDevice::leave_to_alarm(Instant wake_at) {
-  if (inherited_ || wake_at == Instant{0} || waiting_.load() != 1) return false;
-  alarm_taken_.store(true);
+  if (inherited_ || wake_at == Instant{0} || alarm_taken_.exchange(true)) return false;
   if (wake_at.ns < alarm_at_.load()) {
     alarm_at_.store(wake_at.ns);
     fire_at(alarm_fd_, wake_at);
   }
   return true;
+}
+
+// One that goes off while nobody has it is left of an earlier wait. Who hears another's lets it go off once more.
+void HostDevice::give_alarm_back(bool taken, bool rang) {
+  if (!taken && !rang) return;
+  if (!taken && alarm_taken_.exchange(true)) return fire_at(alarm_fd_, Instant{1});
+  if (rang) alarm_at_.store(Instant::never().ns);
+  alarm_taken_.store(false);
 }
 
 // Its sets are the parent's: there nothing comes but a wake().

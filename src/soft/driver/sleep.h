@@ -32,15 +32,17 @@ inline void drain(int fd) {
 // Of what a sleeper sleeps on.
 enum Source : std::uint32_t { kWake, kEvent, kTimer, kHub, kBell, kPort };
 
-// False with errno.
-inline bool try_watch(int set_fd, int fd, Source source) {
+// False with errno. An edge is told to one of those that sleep on the set, once; and what is there, to all until it is
+// taken.
+inline bool try_watch(int set_fd, int fd, Source source, bool edges = false) {
   epoll_event event{};
   event.events = EPOLLIN;
+  if (edges) event.events |= EPOLLET;
   event.data.u32 = source;
   return ::epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
-inline void watch(int set_fd, int fd, Source source) {
-  const bool done = try_watch(set_fd, fd, source);
+inline void watch(int set_fd, int fd, Source source, bool edges = false) {
+  const bool done = try_watch(set_fd, fd, source, edges);
   VERBENA_ASSERT(done);
 }
 

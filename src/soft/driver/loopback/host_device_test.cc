@@ -359,18 +359,23 @@ TEST(HostDevice, of_several_that_wait_each_wakes_at_its_own_time) {
 }
 
 TEST(HostDevice, an_alarm_for_a_wait_that_is_over_keeps_nobody_awake) {
-  std::uint32_t longest = 0;
-  Watched watched(std::make_unique<DeafPort>(longest, 64));
-  HostDevice& device = *watched.device;
-  std::thread first([&] { device.wait_event(device.now() + Duration::milliseconds(20)); });
-  while (watched.looks == 0) std::this_thread::yield();
-  device.wake();
-  first.join();
-  watched.looks = 0;
-  const Instant end = device.now() + Duration::milliseconds(60);
-  device.wait_event(end);
-  EXPECT_GE(device.now(), end);
-  EXPECT_LT(watched.looks, 100);
+  for (const bool went_off : {false, true}) {
+    std::uint32_t longest = 0;
+    Watched watched(std::make_unique<DeafPort>(longest, 64));
+    HostDevice& device = *watched.device;
+    std::thread first([&] { device.wait_event(device.now() + Duration::milliseconds(20)); });
+    while (watched.looks == 0) std::this_thread::yield();
+    device.wake();
+    first.join();
+    if (went_off) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    watched.looks = 0;
+    const Instant end = device.now() + Duration::milliseconds(60);
+    std::thread second([&] { device.wait_event(end); });
+    device.wait_event(end);
+    second.join();
+    EXPECT_GE(device.now(), end);
+    EXPECT_LT(watched.looks, 1000);
+  }
 }
 
 // A file cannot be watched: so it is where the system refuses.
