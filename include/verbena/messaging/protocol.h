@@ -66,8 +66,8 @@ struct Traits {
   bool non_blocking = false;    // a message the receiver holds back does not hold back those behind it
   bool shares_memory = false;   // many senders, one memory
   // Whatever a sender writes, lies included, ends its own connection at the most; the others' of a SharedReceive may
-  // wait until the receiver runs. Those of one SharedWrite write where the others' messages stand, and move the tail
-  // that all of them reserve by (doc/adr/0019).
+  // wait until the receiver runs, and end before where their rnr_retry is not 7. Those of one SharedWrite write where
+  // the others' messages stand, and move the tail that all of them reserve by (doc/adr/0019).
   bool isolates_senders = true;
   // Needs DeviceInfo::order_in_write of the device whose memory is written, which is the receiver's (memory-model.md).
   // All others need no more than every device promises.
@@ -97,7 +97,7 @@ struct Requirements {
   bool idle_sender = false;         // the sender only puts messages into its memory
   bool receiver_sleeps = false;     // until a message comes, instead of polling
   bool hold_messages = false;       // the receiver keeps some for long while others go on
-  bool distrust = false;            // a sender that writes anything it likes shall be noticed by no other
+  bool distrust = false;            // a sender that writes anything it likes shall end no other: isolates_senders
   bool order_in_write = true;       // the receiver's device promises it: DeviceInfo::order_in_write
 };
 
