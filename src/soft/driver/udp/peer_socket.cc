@@ -30,7 +30,7 @@ bool PeerSocket::connect_to(int fd, const Gid& peer, std::uint16_t port) const {
 // moment, in which a third may say so, too: of whatever user, and for good.
 Result<void> PeerSocket::open(int general, const LocalAddress& local) {
   const std::lock_guard guard(mutex_);
-  if (local.gid.is_loopback() || count_bound(local.gid, wire::kRocePort) != 1) return {};
+  if (count_bound(local.gid, wire::kRocePort) != 1) return {};
   auto socket = make_udp_socket(local.gid);
   if (!socket) return {};
   receive_nothing(socket->get());

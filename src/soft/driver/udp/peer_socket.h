@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A second socket at port 4791 of an address that nobody shares, connected to one peer: for what comes from there the
-// kernel finds the socket and the way to it in one, where it looks for both with each datagram otherwise. Loopback
-// knows the way anyhow.
+// kernel finds the socket and the way to it in one, where it looks for both with each datagram otherwise. And who reads
+// from it knows the source, and need not ask for it.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace verbena::soft::udp {
 // Any thread.
 class PeerSocket {
  public:
-  // Beside `general`, which has the port alone; leads nowhere yet, and gets nothing. None on loopback and where the
-  // system refuses. Errors: AddressInUse (somebody took the port in the moment in which two may have it).
+  // Beside `general`, which has the port alone; leads nowhere yet, and gets nothing. None where the system refuses.
+  // Errors: AddressInUse (somebody took the port in the moment in which two may have it).
   Result<void> open(int general, const LocalAddress& local);
   // -1: none. The same until its end, which is that of this object.
   int fd() const { return socket_.get(); }

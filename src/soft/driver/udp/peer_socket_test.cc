@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An address off loopback: what comes from one peer alone comes by a socket that leads to it, and nothing is lost or
-// overtaken when that begins, when others come between, and when the address is shared.
+// What comes from one peer alone comes by a socket that leads to it, with its source, and nothing is lost or overtaken
+// when that begins, when others come between, and when the address is shared.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -42,18 +42,21 @@ struct Here {
   Here(const Here&) = delete;
   Here& operator=(const Here&) = delete;
 
-  // What has come, by the 16-bit number in it.
+  // What has come, by the 16-bit number in it; behind it stands the port that it was sent from.
   std::vector<unsigned> read(std::size_t wanted) {
     std::vector<unsigned> numbers;
-    const auto take = [&numbers](const auto& bytes) { numbers.push_back(load_be16(bytes.data() + 8)); };
+    const auto take = [&numbers](const wire::Path& path, const auto& bytes) {
+      numbers.push_back(load_be16(bytes.data() + 8));
+      EXPECT_EQ(load_be16(bytes.data() + 10), path.source_port);
+    };
     for (int idle = 0; numbers.size() < wanted && idle < 100;) {
-      for (const Stray& stray : shared->inbox().take()) take(stray.bytes);
+      for (const Stray& stray : shared->inbox().take()) take(stray.path, stray.bytes);
       if (const wire::Path* peer = sockets->busy_peer())
         sockets->set_led(shared->peer_socket().lead_to(*peer));
       else if (sockets->is_led() && (sockets->wants_rest() || shared->is_shared()))
         sockets->set_led(!shared->peer_socket().lead_nowhere());
       const auto trains = sockets->receive();
-      for (const ReceivedTrain& train : trains) take(train.bytes);
+      for (const ReceivedTrain& train : trains) take(train.path, train.bytes);
       idle = trains.empty() ? idle + 1 : 0;
       if (trains.empty() && idle % 50 == 0) ::usleep(2'000);
     }
@@ -68,18 +71,24 @@ struct Here {
 // Sends data for slot 0 that is numbered.
 class There {
  public:
-  There() : socket_(std::move(*make_udp_socket(kThere))) {
-    EXPECT_EQ(bind_to(socket_.get(), *find_local_address(kThere), 0), 0);
+  explicit There(const Gid& at = kThere, const Gid& to = kHere)
+      : socket_(std::move(*make_udp_socket(at))), to_(to, wire::kRocePort, 0) {
+    EXPECT_EQ(bind_to(socket_.get(), *find_local_address(at), 0), 0);
+    SocketAddress own;
+    EXPECT_EQ(::getsockname(socket_.get(), &own.any, &own.size), 0);
+    port_ = own.port();
   }
   void send(unsigned number) const {
     std::vector<std::byte> bytes = data_for(0, 32);
     store_be16(&bytes[8], static_cast<std::uint16_t>(number));
-    const SocketAddress to(kHere, wire::kRocePort, 0);
-    EXPECT_EQ(::sendto(socket_.get(), bytes.data(), bytes.size(), 0, &to.any, to.size), 32);
+    store_be16(&bytes[10], port_);
+    EXPECT_EQ(::sendto(socket_.get(), bytes.data(), bytes.size(), 0, &to_.any, to_.size), 32);
   }
 
  private:
   Descriptor socket_;
+  SocketAddress to_;
+  std::uint16_t port_ = 0;
 };
 
 std::vector<unsigned> numbers(unsigned from, unsigned to) {
@@ -210,9 +219,15 @@ TEST_F(PeerSocketTest, a_process_joins_while_it_is_there) {
   }
 }
 
-TEST_F(PeerSocketTest, there_is_none_on_loopback) {
-  const Here here(Gid::from_ipv4(127, 0, 0, 77));
-  EXPECT_LT(here.shared->peer_fd(), 0);
+TEST_F(PeerSocketTest, there_is_one_on_loopback) {
+  const Gid address = Gid::from_ipv4(127, 0, 0, 77);
+  Here here(address);
+  const There there(Gid::from_ipv4(127, 0, 0, 78), address);
+  for (unsigned i = 0; i < kMany; ++i) {
+    there.send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  EXPECT_GT(here.connected(), kMany / 2);
 }
 
 }  // namespace

@@ -101,19 +101,17 @@ int Receiver::read_one() {
   return 1;
 }
 
-// The kernel need not fetch a description of the message first, which takes it a third of a look in vain. So it has
-// nothing to say beside the bytes: that socket does not join datagrams. While something came lately it is looked at
-// several times: in between, what else a device does would keep it waiting.
+// The kernel need not fetch a description of the message first, which takes it a third of a look in vain, nor say who
+// sent it. So it has nothing to say beside the bytes: that socket does not join datagrams, and has them from one peer.
+// While something came lately it is looked at several times: in between, what else a device does would keep it waiting.
 int Receiver::read_of_peer() {
   constexpr unsigned kLately = 256;
   constexpr int kLooks = 4;
-  msghdr& header = headers_[0].msg_hdr;
   ssize_t bytes = -1;
   for (int i = 0; bytes < 0 && i < (peer_vain_looks_ < kLately ? kLooks : 1); ++i)
-    bytes = ::recvfrom(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT, &peers_[0].any, &header.msg_namelen);
+    bytes = ::recv(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT);
   peer_vain_looks_ = bytes < 0 ? peer_vain_looks_ + 1 : 0;
   if (bytes < 0) return -1;
-  header.msg_controllen = 0;
   headers_[0].msg_len = static_cast<unsigned>(bytes);
   return 1;
 }
@@ -149,7 +147,12 @@ std::span<const ReceivedTrain> Receiver::receive(SocketCounters& counters, bool 
   if (got == 0) return {};
   const auto count = static_cast<std::size_t>(got);
   const std::uint64_t before = counters.received_datagrams;
-  for (std::size_t i = 0; i < count; ++i) read(i, counters);
+  for (std::size_t i = 0; i < count; ++i) {
+    from_peer ? read_of(led_, i) : read(i);
+    const auto& [path, bytes, segment] = trains_[i];
+    counters.received_bytes += bytes.size();
+    counters.received_datagrams += bytes.size() <= segment ? 1 : (bytes.size() + segment - 1) / segment;
+  }
   counters.received_trains += count;
   if (from_peer) counters.received_connected += counters.received_datagrams - before;
   if (peer_.fd >= 0) note_habit(from_peer, count);
@@ -200,26 +203,28 @@ void Receiver::set_led(bool leads) {
   if (!leads && (flooded_ || !leads_)) patience_ = std::min(4 * patience_, kMostPatience);
   ends_ = leads_ && !leads;
   before_it_ = leads && !leads_ ? kMostBefore : 0;
+  if (leads && !leads_) led_ = last_;
   leads_ = leads;
   flooded_ = false;
   in_a_row_ = others_ = peer_vain_looks_ = 0;
 }
 
-void Receiver::read(std::size_t slot, SocketCounters& counters) {
+void Receiver::read(std::size_t slot) {
   const Notes notes = read_notes(headers_[slot].msg_hdr);
+  wire::Path path;
+  path.source = peers_[slot].gid();
+  path.destination = local_;
+  path.source_port = peers_[slot].port();
+  path.destination_port = port_;
+  path.traffic_class = notes.traffic_class;
+  path.hop_limit = notes.hop_limit;
+  read_of(path, slot);
+  if (notes.segment_bytes != 0) trains_[slot].segment_bytes = notes.segment_bytes;
+}
+
+void Receiver::read_of(const wire::Path& path, std::size_t slot) {
   const std::size_t bytes = headers_[slot].msg_len;
-  ReceivedTrain& train = trains_[slot];
-  train.path.source = peers_[slot].gid();
-  train.path.destination = local_;
-  train.path.source_port = peers_[slot].port();
-  train.path.destination_port = port_;
-  train.path.traffic_class = notes.traffic_class;
-  train.path.hop_limit = notes.hop_limit;
-  train.bytes = {memory_.get() + slot * kSlotStride, bytes};
-  train.segment_bytes = notes.segment_bytes == 0 ? bytes : notes.segment_bytes;
-  counters.received_bytes += bytes;
-  counters.received_datagrams +=
-      bytes <= train.segment_bytes ? 1 : (bytes + train.segment_bytes - 1) / train.segment_bytes;
+  trains_[slot] = {path, {memory_.get() + slot * kSlotStride, bytes}, bytes};
 }
 
 // Asked for, not told with each datagram: that would cost a tenth of a round trip.

@@ -75,7 +75,8 @@ class Receiver {
   int look(Source& source, SocketCounters& counters);
   bool looks_at_peer();
   void note_habit(bool from_peer, std::size_t count);
-  void read(std::size_t slot, SocketCounters& counters);
+  void read(std::size_t slot);
+  void read_of(const wire::Path& path, std::size_t slot);
 
   Descriptor socket_;
   Source all_, peer_;
@@ -89,6 +90,7 @@ class Receiver {
   unsigned before_it_ = 0;  // so many looks at the first: what came before it was is there
   unsigned looks_ = 0;
   wire::Path last_;          // of trains to the first socket
+  wire::Path led_;           // of all to the second
   unsigned in_a_row_ = 0;    // of these, with that path, and none to the second between
   unsigned others_ = 0;      // trains to the first since one to the second
   unsigned peer_vain_looks_ = 0;

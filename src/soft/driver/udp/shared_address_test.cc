@@ -56,7 +56,7 @@ TEST_F(SharedAddressTest, who_is_alone_has_a_socket_like_any_other_and_few_descr
   const auto before = descriptors();
   auto shared = SharedAddress::open(address_);
   ASSERT_TRUE(shared) << shared.error().to_string();
-  EXPECT_EQ(descriptors() - before, 6) << "meeting place, table, socket, inbox, and two of its thread";
+  EXPECT_EQ(descriptors() - before, 7) << "meeting place, table, socket, a peer's socket, inbox, and two of its thread";
   const Descriptor socket = std::move(*(*shared)->receiving_socket());
   EXPECT_EQ(shares_port(socket), 0);
   EXPECT_EQ((*shared)->ids().value, 0u);
@@ -64,8 +64,8 @@ TEST_F(SharedAddressTest, who_is_alone_has_a_socket_like_any_other_and_few_descr
   ASSERT_TRUE(guest.is_in()) << guest.greeting;
   EXPECT_EQ(shares_port(socket), 1);
   // Its thread lets go of the guest after the guest is in.
-  for (int tries = 0; tries < 5'000 && descriptors() - before != 6 + 1 + 64 + 1 + 1; ++tries) ::usleep(1'000);
-  EXPECT_EQ(descriptors() - before, 6 + 1 + 64 + 1 + 1) << "and the guest itself";
+  for (int tries = 0; tries < 5'000 && descriptors() - before != 7 + 1 + 64 + 1 + 1; ++tries) ::usleep(1'000);
+  EXPECT_EQ(descriptors() - before, 7 + 1 + 64 + 1 + 1) << "and the guest itself";
   (*shared)->let_go();
 }
 
