@@ -41,6 +41,11 @@ Result<void> check(ProgressEngine& engine, const Options& options) {
     return refuse("a depth of " + std::to_string(options.depth) + ", which is not 1 to " +
                   std::to_string(kMaxDepth));
   if (options.max_senders == 0) return refuse("max_senders is 0");
+  constexpr std::uint8_t kForEver = 7;
+  const std::uint8_t patience = options.connection.reliability.rnr_retry;
+  if (kind.protocol == Protocol::SharedReceive && patience != kForEver)
+    return refuse("an rnr_retry of " + std::to_string(patience) +
+                  ", by which a sender that uses up the pool ends the others; leave it 7, they wait then");
   const DeviceInfo& info = device_of(engine, options);
   if (options.depth + 16 > info.max_requests)
     return refuse("a depth of " + std::to_string(options.depth) + ", and the device's queues hold " +

@@ -31,6 +31,8 @@ PostResult say(Connection& connection, Control::Word word, std::uint32_t number)
   return connection.post_send({&request, 1});
 }
 
+const SendRequest kEmpty{};
+
 class Hostile : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Hostile,
                          ::testing::Values(Way{{.protocol = Protocol::SendReceive}},
@@ -106,6 +108,33 @@ TEST_P(Hostile, a_message_over_the_length_that_was_agreed_ends_its_sender) {
     EXPECT_TRUE(c.post_send({&request, 1}));
   };
   EXPECT_THAT(end_of_a_sender(GetParam(), too_long), ::testing::HasSubstr("LocalLengthError"));
+}
+
+// Its messages take every receive before the receiver's program runs.
+TEST_P(HostileSender, one_that_uses_up_what_is_there_for_all_holds_the_others_back_and_no_more) {
+  Ends ends(Way{{.protocol = Protocol::SharedReceive}, GetParam()},
+            {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  std::string how_it_ended;
+  ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
+    if (peer == 1) how_it_ended = how ? "well" : how.error().to_string();
+    else EXPECT_TRUE(how) << how.error().to_string();
+  });
+  Sender honest = ends.connect();
+  Connection liar = must(Connection::prepare(ends.engine, {.queues = {.max_send_requests = 64}}));
+  must(liar.connect_to(ends.listener->address().to_string(), offer_of(Role::Sender, ends.options).to_bytes()));
+  for (int i = 0; i < 60; ++i) EXPECT_TRUE(liar.post_send({&kEmpty, 1}));
+  const auto none_left = [&] { return times_without_receive(ends.server) != 0; };
+  for (int tries = 0; tries < 20'000 && !none_left(); ++tries) ::usleep(1'000);
+  EXPECT_TRUE(none_left());
+  for (std::uint32_t i = 0; i < 2; ++i) EXPECT_EQ(honest.try_send(text_of_message(0, i, 50)).status, SendStatus::Ok);
+  for (std::uint32_t got = 0; got < 2;) {
+    const Message message = must(ends.receiver->receive(kPatience));
+    if (message.peer() != 0) continue;
+    EXPECT_TRUE(is_message(message, got++, 50));
+  }
+  EXPECT_TRUE(ends.engine.run_until([&] { return !how_it_ended.empty(); }, kPatience));
+  EXPECT_THAT(how_it_ended, ::testing::HasSubstr("ProtocolError"));
+  must(honest.close(kPatience));
 }
 
 // A receiver of our own making: how the sender ends.

@@ -219,6 +219,9 @@ TEST(SharedReceives, who_uses_up_its_window_gets_what_others_leave) {
   for (int more = 0; more < 400; ++more) turn();
   EXPECT_LE(most, 32u);
   EXPECT_EQ(quiet.credits(), 4u);
+  const Options hasty{.kind = {.protocol = Protocol::SharedReceive}, .connection = {.reliability = {.rnr_retry = 6}}};
+  expect_error(Sender::connect(ends.engine, "127.0.0.1:1", hasty), ErrorCode::InvalidArgument,
+               "an rnr_retry of 6, by which a sender that uses up the pool ends the others");
   expect_error(Receiver::create(ends.engine, {.kind = {.protocol = Protocol::SharedReceive}, .depth = 3}),
                ErrorCode::InvalidArgument, "each needs one");
   expect_error(Receiver::create(ends.engine, {.kind = {.protocol = Protocol::SharedReceive},

@@ -66,8 +66,8 @@ struct Traits {
   bool non_blocking = false;    // a message the receiver holds back does not hold back those behind it
   bool shares_memory = false;   // many senders, one memory
   // Whatever a sender writes, lies included, ends its own connection at the most; the others' of a SharedReceive may
-  // wait until the receiver runs, and end before where their rnr_retry is not 7. Those of one SharedWrite write where
-  // the others' messages stand, and move the tail that all of them reserve by (doc/adr/0019).
+  // wait until the receiver runs. Those of one SharedWrite write where the others' messages stand, and move the tail
+  // that all of them reserve by (doc/adr/0019).
   bool isolates_senders = true;
   // Needs DeviceInfo::order_in_write of the device whose memory is written, which is the receiver's (memory-model.md).
   // All others need no more than every device promises.
