@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -232,7 +233,8 @@ Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
     if (done - drawn >= kProgressStride) progress(size_, drawn = done);
   }
   traffic = {done, now - begun, 0};
-  if (!settings_.no_peak) traffic.peak = std::max(peak.best(), traffic.average());
+  // In thousandths, as the other end is told: both print the same.
+  if (!settings_.no_peak) traffic.peak = std::floor(std::max(peak.best(), traffic.average()) * 1000) / 1000;
   return {};
 }
 
@@ -314,7 +316,7 @@ Result<BenchTraffic> BenchRun::finish(const BenchTraffic& own) {
   const auto all_done = [this] { return completed() == posted(); };
   if (auto done = poll_until(all_done, settings_.patience); !done) return std::move(done).error();
   const auto ns = static_cast<std::uint64_t>(own.taken.ns);
-  const auto peak = static_cast<std::uint64_t>(own.peak * 1000);
+  const auto peak = static_cast<std::uint64_t>(std::llround(own.peak * 1000));
   const bool waits_first = !settings_.active();
   const nlohmann::json ours{{"messages", own.messages}, {"ns", ns}, {"peak_thousandths", peak}, {"posted", posted()}};
   if (!waits_first)
