@@ -174,7 +174,7 @@ def a_tree_deeper_than_the_descriptors_fails_in_part(setting):
         write_file(setting.path("mine", name), 20)
     os.makedirs(setting.path("served"))
     server = Server(setting, "serve", setting.path("served"), "--writable",
-                    prefix=("sh", "-c", 'ulimit -n 32; exec "$@"', "sh"))
+                    prefix=("sh", "-c", 'ulimit -n 36; exec "$@"', "sh"))
     output, errors = setting.run("put", setting.path("mine"), server.url("up"), "--json", status=1)
     result = json.loads(output)
     check(result["failed"] == 1 and result["files"] == 2 and "error" not in result, output + errors)
