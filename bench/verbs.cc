@@ -2,12 +2,14 @@
 // Measures what verbs alone can do, as perftest does: a queue pair, a completion queue and a memory region.
 // Latency: there and back of one message, or of one WRITE whose last byte is awaited. Rate: SENDs posted by lists, one
 // completion for each list; the receiver posts as many receives anew as it polled. Bandwidth: WRITEs or READs within
-// the host, one after the other, which are no requests.
+// the host, one after the other, which are no requests: as memcpy is measured beside it, by the median of batches, and
+// beside a peer that sleeps, as one may whose memory is written.
 //   bench_verbs server [options]                        prints where it listens, serves one client and leaves
 //   bench_verbs client --connect ADDRESS:PORT [options]
 // Options, the same on both sides: --transport udp|local  --test latency|rate|bandwidth  --op send|write|read
-//   --size BYTES  --iterations N  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES  --device ADDRESS
-//   --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME, in M/s.
+//   --size BYTES  --iterations N (but of bandwidth)  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES
+//   --device ADDRESS  --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME,
+// in M/s.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -47,7 +49,7 @@ class End {
         writes_(given.text("op", "send") == "write"),
         name_(given.text("name", "verbs")),
         device_(must(Device::open(open_options(given)))),
-        engine_(must(ProgressEngine::create(device_, {WaitMode::Busy}))),
+        engine_(must(ProgressEngine::create(device_, {test_ == "bandwidth" ? WaitMode::Event : WaitMode::Busy}))),
         source_(must(device_.allocate_memory(size_))),
         target_(must(device_.allocate_memory(size_))),
         completions_(must(device_.create_completion_queue(depth_ + kReceives))),
@@ -83,7 +85,7 @@ class End {
     meet(control.private_data());
     if (test_ == "latency") measure_latency(control);
     if (test_ == "rate") peer::report(name_, send_all(control) / 1e6, "M/s");
-    if (test_ == "bandwidth") peer::report(name_, copy_all(control) * size_ / 1e9, "GB/s");
+    if (test_ == "bandwidth") peer::report(name_, size_ / measure_copy(control), "GB/s");
     must(control.close());
   }
 
@@ -217,20 +219,19 @@ class End {
       engine_.run_until([] { return false; }, Duration::milliseconds(1));
     }
   }
-  // Copies a second.
+  // How long a copy takes, in ns.
   template <class CopyNow>
-  double copy_all(const Connection& control, const CopyNow& copy_now) {
+  double measure_copy(const Connection& control, const CopyNow& copy_now) {
     bring_within_reach(control, copy_now);
-    const std::uint64_t begin = peer::now_ns();
-    for (std::uint64_t i = 0; i < iterations_; ++i)
+    return peer::ns_per_operation([&] {
       if (!copy_now()) peer::usage("the peer's memory is not within reach");
-    return static_cast<double>(iterations_) * 1e9 / static_cast<double>(peer::now_ns() - begin);
+    });
   }
-  double copy_all(const Connection& control) {
+  double measure_copy(const Connection& control) {
     const ShortWrite write{source_.bytes(), request_.remote_address, request_.rkey};
     const ShortRead read{source_.bytes(), request_.remote_address, request_.rkey};
-    return writes_ ? copy_all(control, [&] { return pair_.try_write_now(write); })
-                   : copy_all(control, [&] { return pair_.try_read_now(read); });
+    return writes_ ? measure_copy(control, [&] { return pair_.try_write_now(write); })
+                   : measure_copy(control, [&] { return pair_.try_read_now(read); });
   }
 
   const std::uint32_t size_, depth_, list_;

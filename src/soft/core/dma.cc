@@ -47,19 +47,10 @@ __attribute__((no_sanitize("thread"))) void copy_out(std::byte* to, const std::b
 void copy_past(std::byte* to, const std::byte* from, std::size_t n) { copy_in(to, from, n); }
 void end_copies_past() {}
 #else
-void copy(std::byte* to, const std::byte* from, std::size_t n) {
-  if (n == 8)
-    std::memcpy(to, from, 8);
-  else
-    std::memcpy(to, from, n);
-}
-void copy_in(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
-void copy_out(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
-
-// By stores that do not read the line they fill. They are in no order before end_copies_past(), which follows even
-// where one of them met memory that is not there: for whoever sees what is stored after it they are all done.
-void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
 #ifdef __SSE2__
+// Line by line of what is written, from its first whole one on; the rest is still to be copied. `put` stores 16 bytes.
+template <class Put>
+void copy_lines(std::byte*& to, const std::byte*& from, std::size_t& n, Put put) {
   constexpr std::size_t kLine = 64;
   const std::size_t front = std::min(n, -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1));
   std::memcpy(to, from, front);
@@ -68,11 +59,32 @@ void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
     auto* const out = reinterpret_cast<__m128i*>(to);
     const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
     const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, a);
-    _mm_stream_si128(out + 1, b);
-    _mm_stream_si128(out + 2, c);
-    _mm_stream_si128(out + 3, d);
+    put(out, a), put(out + 1, b), put(out + 2, c), put(out + 3, d);
   }
+}
+#endif
+
+// What does not fit into the nearest cache memcpy() copies by one instruction, and nothing behind that begins before
+// its end, though what is behind it waits for memory, too. Of more than this it does not matter.
+constexpr std::size_t kLeastByLines = std::size_t{32} << 10;
+constexpr std::size_t kMostByLines = std::size_t{128} << 10;
+
+void copy(std::byte* to, const std::byte* from, std::size_t n) {
+  if (n == 8) return static_cast<void>(std::memcpy(to, from, 8));
+#ifdef __SSE2__
+  if (n >= kLeastByLines && n <= kMostByLines)
+    copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_store_si128(out, in); });
+#endif
+  std::memcpy(to, from, n);
+}
+void copy_in(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
+void copy_out(std::byte* to, const std::byte* from, std::size_t n) { copy(to, from, n); }
+
+// By stores that do not read the line they fill. They are in no order before end_copies_past(), which follows even
+// where one of them met memory that is not there: for whoever sees what is stored after it they are all done.
+void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
+#ifdef __SSE2__
+  copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_stream_si128(out, in); });
 #endif
   std::memcpy(to, from, n);
 }

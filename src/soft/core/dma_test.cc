@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -48,6 +49,26 @@ TEST(Dma, past_the_cache_too_exactly_the_range_is_written_and_all_of_it) {
       for (std::size_t i = 0; i < memory.size(); ++i)
         ASSERT_EQ(memory[i], i >= offset && i - offset < n ? bytes[i - offset] : std::byte{0xee})
             << offset << " " << n << " " << i;
+    }
+}
+
+TEST(Dma, what_no_near_cache_holds_is_written_and_read_exactly_too) {
+  constexpr std::size_t kFrom = 32 << 10, kTo = 128 << 10;  // copied line by line
+  std::vector<std::byte> memory(kTo + 512), copy(kTo + 512);
+  for (const std::size_t n : {kFrom - 1, kFrom, kFrom + 1, kFrom + 63, kFrom + 64, kFrom + 79, kTo, kTo + 1, kTo + 9})
+    for (const std::size_t offset : {64u, 65u, 72u, 127u}) {
+      for (const bool publish : {false, true}) {
+        std::ranges::fill(memory, std::byte{0xee});
+        std::ranges::fill(copy, std::byte{0xee});
+        const auto bytes = pattern(n + 1, 3);
+        ASSERT_TRUE(dma_write(memory.data() + offset, std::span(bytes).subspan(1), publish));
+        ASSERT_TRUE(dma_read(copy.data() + offset, std::span(bytes).subspan(1)));
+        const auto outside = [&](std::size_t i) { return i < offset || i - offset >= n; };
+        for (std::size_t i = 0; i < memory.size(); ++i)
+          ASSERT_TRUE(!outside(i) || (memory[i] == std::byte{0xee} && copy[i] == std::byte{0xee})) << n << " " << i;
+        ASSERT_EQ(std::memcmp(memory.data() + offset, bytes.data() + 1, n), 0) << n << " " << offset;
+        ASSERT_EQ(std::memcmp(copy.data() + offset, bytes.data() + 1, n), 0) << n << " " << offset;
+      }
     }
 }
 
