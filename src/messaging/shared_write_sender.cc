@@ -79,14 +79,15 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
       result.status = SendStatus::NoCredit;
       break;
     }
+    // The receiver may have given back what the device has not: its item is still needed.
+    const std::uint32_t slot = has_buffer() && !message.lent ? buffers_.take(domain()) : kNoSlot;
+    if (!has_buffer() || (slot == kNoSlot && !message.lent)) {
+      result.status = SendStatus::NoBuffer;
+      break;
+    }
     if (message.lent) {
       take({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey}, kNoSlot);
     } else {
-      const std::uint32_t slot = taken_ - done_ < items_.size() ? buffers_.take(domain()) : kNoSlot;
-      if (slot == kNoSlot) {
-        result.status = SendStatus::NoBuffer;
-        break;
-      }
       if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
       take(buffers_.local(slot, message.size), slot);
     }
@@ -101,6 +102,7 @@ SendResult SharedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
     want_room();
     return {SendStatus::NoCredit, 0, 0};
   }
+  if (!has_buffer()) return {SendStatus::NoBuffer, 0, 0};
   take(buffers_.local(slot, bytes), slot);
   go_on();
   return {SendStatus::Ok, 1, 0};

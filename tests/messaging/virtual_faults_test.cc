@@ -42,7 +42,7 @@ struct Seat {
 };
 
 // A receiver and its senders, each on a host of its own. They own their ends, as processes do: what a crash leaves
-// is destroyed with the world.
+// is destroyed with the world. They send by every way there is.
 class Program {
  public:
   Program(const Kind& kind, std::uint64_t seed, const WorldOptions& network)
@@ -103,18 +103,67 @@ class Program {
   }
 
  private:
+  // Two messages lent in turn: what lies there is overwritten as soon as it may be.
+  struct Lending {
+    explicit Lending(Device& device) : memory(must(device.allocate_memory(2 * kLongest))) {}
+    MemoryRegion memory;
+    std::array<messaging::MessageId, 2> ids{};
+    std::size_t next = 0;
+  };
   Task<void> send(Sender sender, Seat& me) {
-    SeededRandom pauses(random_.next_u64());
-    for (; me.sent < me.messages; ++me.sent) {
-      const auto text = text_of_message(me.number, me.sent, bytes_of_message(me.sent));
-      const auto sent = co_await sender.async_send(text, kPatience);
-      if (!sent) {
-        me.end = sent.error();
-        co_return;
+    SeededRandom choices(random_.next_u64());
+    Lending lending(me.host->device());
+    while (me.sent < me.messages) {
+      const std::uint32_t went = try_to_send(sender, me, choices);
+      me.sent += went;
+      if (went == 0) {  // or there is no room
+        Result<messaging::MessageId> sent = 0;
+        if (choices.chance(0.5))
+          sent = co_await wait_and_send(sender, me);
+        else
+          sent = co_await wait_and_lend(sender, me, lending);
+        if (!sent) {
+          me.end = sent.error();
+          co_return;
+        }
+        ++me.sent;
       }
-      if (pauses.chance(0.1)) co_await me.host->engine().sleep(pause(pauses));
+      if (choices.chance(0.1)) co_await me.host->engine().sleep(pause(choices));
     }
     me.end = co_await sender.async_close(kPatience);
+  }
+  static std::vector<std::byte> text_of(const Seat& seat, std::uint32_t message) {
+    return text_of_message(seat.number, message, bytes_of_message(message));
+  }
+  // By batches and in reserved memory. How many went; the rest is for who waits.
+  static std::uint32_t try_to_send(Sender& sender, const Seat& me, SeededRandom& choices) {
+    if (choices.chance(0.5)) return 0;
+    if (choices.chance(0.5)) {
+      const auto text = text_of(me, me.sent);
+      auto reserved = sender.try_reserve(static_cast<std::uint32_t>(text.size()));
+      if (!reserved) return 0;
+      std::ranges::copy(text, reserved->bytes().begin());
+      return sender.try_commit(*reserved, static_cast<std::uint32_t>(text.size())).taken;
+    }
+    const auto most = static_cast<std::uint32_t>(1 + choices.below(5));
+    std::vector<std::vector<std::byte>> texts;
+    for (std::uint32_t n = me.sent; n < me.messages && texts.size() < most; ++n) texts.push_back(text_of(me, n));
+    const std::vector<std::span<const std::byte>> batch(texts.begin(), texts.end());
+    return static_cast<std::uint32_t>(sender.try_send_batch(batch).taken);
+  }
+  static Task<Result<messaging::MessageId>> wait_and_send(Sender& sender, const Seat& me) {
+    const auto text = text_of(me, me.sent);
+    co_return co_await sender.async_send(text, kPatience);
+  }
+  static Task<Result<messaging::MessageId>> wait_and_lend(Sender& sender, const Seat& me, Lending& lending) {
+    const std::size_t which = lending.next++ % lending.ids.size();
+    if (const auto freed = co_await sender.async_freed(lending.ids[which], kPatience); !freed) co_return freed.error();
+    const auto text = text_of(me, me.sent);
+    std::ranges::copy(text, lending.memory.bytes().begin() + static_cast<std::ptrdiff_t>(which * kLongest));
+    const auto lent = co_await sender.async_lend(
+        LentMemory::of(lending.memory, which * kLongest, static_cast<std::uint32_t>(text.size())), kPatience);
+    if (lent) lending.ids[which] = *lent;
+    co_return lent;
   }
   Task<void> receive(Receiver receiver) {
     SeededRandom pauses(random_.next_u64());
