@@ -275,6 +275,7 @@ void ConnectionState::give_up(Error error) {
   peer_is_gone_ = true;
   error_ = error;
   channel_->end(Channel::End::Failed, std::move(error));
+  if (passive_) channel_->request_tending();  // nobody waits in a call that would say so
 }
 
 // ---- Events.

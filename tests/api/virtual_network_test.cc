@@ -366,6 +366,27 @@ TEST(VirtualNetwork, calls_that_block_do_so_in_coroutines_too) {
   EXPECT_EQ(must(world.network.run(world.client, body(world))), 1);
 }
 
+TEST(VirtualNetwork, who_accepted_a_client_that_crashed_before_it_confirmed_is_told) {
+  VirtualNetwork network = network_of(19);
+  VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  std::optional<Connection> accepted;
+  int told = 0;
+  listener.on_request([&] {
+    accepted = must(listener.poll_request()->accept());
+    accepted->on_closed([&] { ++told; });
+    client.crash();
+  });
+  client.engine().spawn([](VirtualHost host, std::string address) -> Task<void> {
+    static_cast<void>(co_await Connection::async_connect(host.engine(), address));
+  }(client, listener.address().to_string()));
+  must(network.run_until([&] { return told != 0; }));
+  EXPECT_TRUE(accepted->closed());
+  expect_error(accepted->status(), ErrorCode::ConnectionLost, "the peer did not confirm");
+  must(network.run_for(Duration::seconds(60)));
+  EXPECT_EQ(told, 1);
+}
+
 TEST(VirtualNetwork, a_host_may_crash_in_the_middle_of_its_program) {
   World world(network_of(20));
   const auto body = [](World& in, bool& goes_on) -> Task<void> {

@@ -192,7 +192,8 @@ class Connection {
   bool closed() const { return phase() == ConnectionPhase::Closed || phase() == ConnectionPhase::Broken; }
   // Why it is Closed or Broken: Disconnected, or the first error.
   Result<void> status() const;
-  // Runs f() from the engine once, when the connection leaves Established without close() being called here.
+  // Runs f() from the engine once, when the connection leaves Established without close() being called here, or was
+  // accepted here and will not be established.
   void on_closed(std::function<void()> handler);
 
   // ---- What it is.
