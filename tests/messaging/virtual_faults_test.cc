@@ -434,5 +434,106 @@ TEST_P(UnderFaults, a_receiver_that_crashes_ends_every_sender_by_name) {
   }
 }
 
+// ---- While a sender closes: all of its messages have been taken, and both ends are about to part.
+
+TEST_P(UnderFaults, what_passes_while_a_sender_closes_costs_nothing) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = 0.01 * static_cast<double>(seed % 4)});
+    const Seat& at = program.seat(seed % kSenders);
+    VirtualWorld::Host& host = seed % 2 == 0 ? program.home() : *at.host;
+    program.strike(at, at.messages, [&] {
+      if (seed % 4 < 2)
+        host.pause();
+      else
+        cut_off(program, at, seed);
+      program.world().after(a_while(program.random()), [&] {
+        host.resume();
+        program.world().mend();
+      });
+    });
+    expect_all_well(program);
+  }
+}
+
+void expect_well_or_named(const std::optional<Result<void>>& end) {
+  ASSERT_TRUE(end);
+  if (!*end) expect_named(end);
+}
+
+TEST_P(UnderFaults, a_sender_that_crashes_while_it_closes_is_told_of_and_the_others_are_left_alone) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = seed % 2 == 0 ? 0.02 : 0});
+    Seat& gone = program.seat(seed % kSenders);
+    program.strike(gone, gone.messages, [&] { gone.host->crash(); });
+    EXPECT_TRUE(program.run([&] { return program.is_over(&gone); }));
+    for (std::size_t i = 0; i < kSenders; ++i)
+      if (i != gone.number) program.expect_well(program.seat(i));
+    EXPECT_EQ(gone.got, gone.messages);
+    expect_well_or_named(gone.told);
+  }
+}
+
+TEST_P(UnderFaults, a_receiver_that_crashes_while_a_sender_closes_ends_every_sender_by_name) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    Program program(GetParam().kind, seed, {.loss = seed % 2 == 0 ? 0.02 : 0});
+    const Seat& closing = program.seat(seed % kSenders);
+    for (std::size_t i = 0; i < kSenders; ++i)
+      if (i != closing.number) program.seat(i).messages = kEndless;
+    program.strike(closing, closing.messages, [&] { program.home().crash(); });
+    EXPECT_TRUE(program.run([&] { return program.seat(0).end && program.seat(1).end && program.seat(2).end; }));
+    for (std::size_t i = 0; i < kSenders; ++i)
+      i == closing.number ? expect_well_or_named(program.seat(i).end) : expect_named(program.seat(i).end);
+  }
+}
+
+// ---- Together.
+
+// Half of what may go wrong, each a little.
+WorldOptions a_mixture(SeededRandom& random) {
+  const auto maybe = [&random](double most) {
+    return random.chance(0.5) ? most * static_cast<double>(random.below(1000)) / 1000 : 0;
+  };
+  const auto microseconds = [&](double most) { return Duration::microseconds(static_cast<std::int64_t>(maybe(most))); };
+  WorldOptions network;
+  network.loss = maybe(0.04);
+  network.duplicate = maybe(0.1);
+  network.corrupt = maybe(0.03);
+  network.burst = maybe(0.005);
+  network.hostile = maybe(0.2);
+  network.ghost = maybe(0.3);
+  network.jitter = microseconds(100);
+  network.replay = microseconds(500);
+  if (random.chance(0.5)) network.room = 8 + random.below(20);
+  return network;
+}
+
+TEST_P(UnderFaults, whatever_passes_may_come_together) {
+  std::uint64_t wrong = 0;
+  for (std::uint64_t seed = 1; seed <= 2 * kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    SeededRandom random(seed * 977);
+    Program program(GetParam().kind, seed, a_mixture(random));
+    const Seat& at = program.seat(seed % kSenders);
+    VirtualWorld::Host& host = seed % 2 == 0 ? program.home() : *at.host;
+    program.strike(at, 1 + static_cast<std::uint32_t>(random.below(at.messages)), [&] {
+      if (seed % 3 == 0)
+        host.pause();
+      else if (seed % 3 == 1)
+        cut_off(program, at, seed);
+      program.world().after(a_while(program.random()), [&] {
+        host.resume();
+        program.world().mend();
+      });
+    });
+    expect_all_well(program);
+    const VirtualWorld& world = program.world();
+    wrong += world.lost() + world.corrupted() + world.forged() + world.overflowed() + world.cut_off();
+  }
+  EXPECT_GT(wrong, 50u);
+}
+
 }  // namespace
 }  // namespace verbena
