@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that can happen between a writer and a reader of a ring, the code of both being what runs: WRITEs
-// arrive in pieces, in the orders the standard or O-4 allow; acknowledgements take their time; views are let
-// go of in any order; the reader's loads are steps of their own; the writer may die with a WRITE half done, the reader
-// with messages unread.
+// All that can happen between a writer and a reader of a ring, the code of both being what runs: messages are written
+// one by one or two at once; WRITEs arrive in pieces, in the orders the standard or O-4 allow; acknowledgements take
+// their time; views are let go of in any order; the reader's loads are steps of their own; the writer may die with a
+// WRITE half done, the reader with messages unread.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,6 +30,7 @@ struct Faults {
   bool tell_position = false;     // the reader tells how far it has read, not how far it let go
   bool late_acknowledge = false;  // it tells only when half the ring is free
   bool ignore_head = false;       // the writer takes whatever head it hears for all that it wrote
+  bool plain_tail = false;        // the tail is a WRITE like any other, not an atomic, where none is in order
 };
 
 struct Scenario {
@@ -44,7 +45,7 @@ struct Scenario {
 
 struct Outcome {
   std::string violation{};
-  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, full = 0;
+  std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, joined = 0, full = 0;
 };
 
 // Looks like the word of a message, and is different for each word of each message.
@@ -77,7 +78,7 @@ struct State {
     Inspect::rebind(writer, std::as_writable_bytes(std::span(image)));
     sent = other.sent, committed = other.committed, received = other.received;
     dead = other.dead, reader_dead = other.reader_dead;
-    on_the_way = other.on_the_way, applied = other.applied, immediates = other.immediates;
+    on_the_way = other.on_the_way, immediates = other.immediates;
     heads = other.heads, held = other.held, log = other.log;
     return *this;
   }
@@ -90,10 +91,10 @@ struct State {
   bool dead = false, reader_dead = false;
   struct Packet {
     RemoteWrite write;
-    bool last;  // of its message
+    std::size_t messages;       // that are whole with it
+    std::uint32_t applied = 0;  // pieces, a bit each
   };
   std::deque<Packet> on_the_way;
-  std::uint32_t applied = 0;  // pieces of the first, a bit each
   std::deque<std::uint32_t> immediates;
   std::deque<std::uint64_t> heads;  // told, not arrived
   std::vector<Held> held;
@@ -105,8 +106,9 @@ struct State {
     Inspect::digest(writer, key), Inspect::digest(reader, key);
     for (const std::uint64_t value : {sent, committed, received, std::size_t{dead}, std::size_t{reader_dead}})
       key.add(value);
-    for (const Packet& packet : on_the_way) key.add(packet.write.offset), key.add(packet.write.word);
-    key.add(on_the_way.size()), key.add(applied);
+    for (const Packet& packet : on_the_way)
+      key.add(packet.write.offset), key.add(packet.write.word), key.add(packet.write.bytes), key.add(packet.applied);
+    key.add(on_the_way.size());
     key.add_all(immediates), key.add_all(heads), key.add_all(log);
     for (const Held& one : held) key.add(one.message);
     return key.hash();
@@ -136,9 +138,9 @@ class Explorer : StateSpace<State, Outcome> {
     std::copy(scenario_.payload_words.begin(), scenario_.payload_words.end(),
               words_.begin() + scenario_.before);
     for (std::size_t i = 0; i < scenario_.before; ++i) {
-      send(state);
+      send(state, 1);
       while (!state.on_the_way.empty())
-        for (std::uint32_t piece = 0; piece < 4; ++piece) apply(state, piece);
+        for (std::uint32_t piece = 0; piece < 4; ++piece) apply(state, 0, piece);
       Loads all{.log = {}, .stepwise = false};
       if (!look(state, all)) fail("the ring is stuck before it began");
       if (!outcome_.violation.empty()) return false;
@@ -157,9 +159,11 @@ class Explorer : StateSpace<State, Outcome> {
       f(next);
       any |= meet(next, from);
     };
-    if (!state.dead && state.sent < words_.size()) step([&](State& next) { send(next); });
-    for (std::uint32_t piece = 0; piece < 4; ++piece)
-      if (may_arrive(state, piece)) step([&](State& next) { apply(next, piece); });
+    for (std::size_t most = 1; most <= 2; ++most)
+      if (!state.dead && state.sent + most <= words_.size()) step([&](State& next) { send(next, most); });
+    for (std::size_t which = 0; which < std::min<std::size_t>(2, state.on_the_way.size()); ++which)
+      for (std::uint32_t piece = 0; piece < 4; ++piece)
+        if (may_arrive(state, which, piece)) step([&](State& next) { apply(next, which, piece); });
     if (!state.reader_dead && state.held.size() < kViews) step([&](State& next) { look_once(next); });
     for (std::size_t i = 0; !state.reader_dead && i < state.held.size(); ++i)
       step([&](State& next) { let_go(next, i); });
@@ -173,13 +177,22 @@ class Explorer : StateSpace<State, Outcome> {
     return any;
   }
 
-  void send(State& state) {
+  // So many at once, or as many as there is room for.
+  void send(State& state, std::size_t most) {
+    std::vector<State::Packet> packets;
+    std::size_t taken = 0;
+    while (taken < most && write_message(state, packets)) ++taken;
+    if (taken < most) ++outcome_.refusals;
+    if (taken == 0) return;
+    const auto tail = state.writer.publish();
+    if (tail) packets.insert(scenario_.faults.tail_first ? packets.begin() : packets.end(), {*tail, 0});
+    if (tail) packets.back().messages = taken;
+    state.on_the_way.insert(state.on_the_way.end(), packets.begin(), packets.end());
+  }
+  bool write_message(State& state, std::vector<State::Packet>& packets) {
     const std::uint32_t bytes = words_[state.sent] * 8;
     const auto place = state.writer.try_reserve(bytes);
-    if (!place) {
-      ++outcome_.refusals;
-      return;
-    }
+    if (!place) return false;
     for (std::size_t i = 0; i < words_[state.sent]; ++i) {
       const std::uint64_t word = payload_word(state.sent, i);
       std::memcpy(state.writer.payload(*place).data() + 8 * i, &word, 8);
@@ -190,11 +203,14 @@ class Explorer : StateSpace<State, Outcome> {
     if (places_.size() == state.sent) places_.push_back(*place);  // the same whatever happens
     std::vector<RemoteWrite> writes(list.view().begin(), list.view().end());
     if (scenario_.faults.skip_first) std::reverse(writes.begin(), writes.end());
-    const auto tail = state.writer.publish();
-    if (tail) writes.insert(scenario_.faults.tail_first ? writes.begin() : writes.end(), *tail);
-    for (std::size_t i = 0; i < writes.size(); ++i)
-      state.on_the_way.push_back({writes[i], i + 1 == writes.size()});
+    for (const RemoteWrite& write : writes)
+      if (packets.empty() || !join(packets.back().write, write))
+        packets.push_back({write, 0});
+      else
+        ++outcome_.joined;
+    if (scenario_.geometry.commit != Commit::Offset) ++packets.back().messages;
     ++state.sent;
+    return true;
   }
 
   // A WRITE arrives in four pieces: its zeros, two parts of what is between, and its last word.
@@ -207,21 +223,26 @@ class Explorer : StateSpace<State, Outcome> {
     const std::array<std::uint64_t, 5> ends = {0, std::min(zeros, last), std::min(middle, last), last, words};
     return {ends[piece], ends[piece + 1]};
   }
-  bool may_arrive(const State& state, std::uint32_t piece) const {
-    if (state.on_the_way.empty() || (state.applied >> piece & 1) != 0) return false;
-    return !scenario_.order_in_write || piece != 3 || state.applied == 7;
+  // The pieces of two WRITEs in no order mix, those of the second in turn. An atomic waits for what is before it.
+  bool may_arrive(const State& state, std::size_t which, std::uint32_t piece) const {
+    const State::Packet& packet = state.on_the_way[which];
+    if ((packet.applied >> piece & 1) != 0) return false;
+    if (scenario_.order_in_write) return which == 0 && (piece != 3 || packet.applied == 7);
+    if (which == 0) return true;
+    return packet.applied == (1u << piece) - 1 &&
+           (packet.write.target == RemoteWrite::Target::Ring || scenario_.faults.plain_tail);
   }
-  void apply(State& state, std::uint32_t piece) {
-    const State::Packet& packet = state.on_the_way.front();
-    const RemoteWrite& write = packet.write;
-    const Range range = piece_of(write, piece);
-    for (std::uint64_t i = range.begin; i < range.end; ++i) store(state, write, i);
-    state.applied |= 1u << piece;
-    if (state.applied != 15) return;
-    if (write.immediate) state.immediates.push_back(*write.immediate);
-    if (packet.last) ++state.committed;
-    state.on_the_way.pop_front();
-    state.applied = 0;
+  void apply(State& state, std::size_t which, std::uint32_t piece) {
+    State::Packet& packet = state.on_the_way[which];
+    const Range range = piece_of(packet.write, piece);
+    for (std::uint64_t i = range.begin; i < range.end; ++i) store(state, packet.write, i);
+    packet.applied |= 1u << piece;
+    while (!state.on_the_way.empty() && state.on_the_way.front().applied == 15) {
+      const State::Packet& first = state.on_the_way.front();
+      if (first.write.immediate) state.immediates.push_back(*first.write.immediate);
+      state.committed += first.messages;
+      state.on_the_way.pop_front();
+    }
   }
   void store(State& state, const RemoteWrite& write, std::uint64_t index) const {
     if (write.target == RemoteWrite::Target::Tail) {
@@ -302,7 +323,6 @@ class Explorer : StateSpace<State, Outcome> {
   static void die(State& state) {
     state.dead = true;
     state.on_the_way.clear();
-    state.applied = 0;
   }
 
   // What a dead reader did not give back stays as it came, and the writer does not count on it.
@@ -336,7 +356,9 @@ class Explorer : StateSpace<State, Outcome> {
 Outcome explore(const Scenario& scenario) { return Explorer(scenario).run(); }
 
 Geometry form(Commit commit, bool doubled) {
-  return {.capacity = kCapacity, .commit = commit, .doubled = doubled, .unit = kUnit};
+  // As many as there are receives for, of immediates.
+  const std::uint32_t most = commit == Commit::Immediate ? 3 : 0;
+  return {.capacity = kCapacity, .commit = commit, .doubled = doubled, .max_messages = most, .unit = kUnit};
 }
 
 // Long enough that four of them pass the end of the ring, short enough to be many.
@@ -347,7 +369,7 @@ std::vector<Scenario> scenarios(Death death) {
   for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed})
     for (const bool doubled : {false, true})
       for (const bool reads_head : {false, true})
-        for (const std::uint32_t before : {0u, 3u, 8u})
+        for (const std::uint32_t before : {3u, 8u})
           all.push_back({.geometry = form(commit, doubled),
                          .order_in_write = commit == Commit::Reversed,
                          .reads_head = reads_head,
@@ -360,7 +382,7 @@ std::vector<Scenario> scenarios(Death death) {
 }
 
 TEST(BufferedRingModel, every_form_delivers_each_message_once_whole_and_in_order) {
-  std::uint64_t refusals = 0, wraps = 0;
+  std::uint64_t refusals = 0, wraps = 0, joined = 0;
   for (const Scenario& scenario : scenarios(Death::Nobody)) {
     const Outcome outcome = explore(scenario);
     EXPECT_EQ(outcome.violation, "") << static_cast<int>(scenario.geometry.commit)
@@ -368,9 +390,11 @@ TEST(BufferedRingModel, every_form_delivers_each_message_once_whole_and_in_order
     EXPECT_GT(outcome.ends, 0u);
     refusals += outcome.refusals;
     wraps += outcome.wraps;
+    joined += outcome.joined;
   }
   EXPECT_GT(refusals, 0u) << "no ring ever was full";
   EXPECT_GT(wraps, 0u) << "no ring ever wrapped";
+  EXPECT_GT(joined, 0u) << "no two messages ever were one WRITE";
 }
 
 TEST(BufferedRingModel, a_writer_that_dies_anywhere_leaves_whole_messages_and_all_that_were_committed) {
@@ -430,6 +454,13 @@ TEST(BufferedRingModel, what_is_broken_on_purpose_is_seen) {
   EXPECT_NE(broken(Commit::Reversed, {.zeros_from_image = true}), "");
   EXPECT_NE(broken(Commit::Reversed, {.skip_first = true}), "");
   EXPECT_NE(broken(Commit::Offset, {.tail_first = true}), "");
+  EXPECT_NE(explore({.geometry = form(Commit::Offset, false),
+                     .order_in_write = false,
+                     .before = 8,
+                     .payload_words = kMixed,
+                     .faults = {.plain_tail = true}})
+                .violation,
+            "");
   for (const Commit commit : {Commit::Immediate, Commit::Offset, Commit::Reversed}) {
     EXPECT_NE(broken(commit, {.tell_position = true}), "");
     EXPECT_EQ(broken(commit, {.late_acknowledge = true}), "somebody waits for ever");

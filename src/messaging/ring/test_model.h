@@ -104,7 +104,8 @@ struct Inspect {
   template <class Memory>
   static void digest(const BasicReader<Memory>& reader, Key& key) {
     for (const std::uint64_t value :
-         {reader.table_.head_, reader.table_.end_, reader.available_, reader.told_})
+         {reader.table_.head_, reader.table_.end_, reader.available_, reader.told_,
+          reader.table_.passed() - reader.told_passed_})
       key.add(value);
     key.add(static_cast<std::uint64_t>(reader.fault_));
     key.add_all(reader.table_.entries_);
