@@ -210,6 +210,7 @@ def _local():
              "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
              "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
              "ucx-posix-put": ucx("ucp_put_lat", 8, 300000, "posix"),
+             "ucx-posix-tag-rate": ucx("tag_bw", 8, 2000000, "posix"),
              "ucx-posix-am-rate": ucx("ucp_am_bw", 8, 2000000, "posix"),
              "uct-posix-am-rate": ucx("am_bw", 8, 2000000, "posix", latency=False)}
     for size, (count, iterations) in BULK.items():
@@ -342,7 +343,7 @@ def _message_rows():
     for peer in ("ucx-posix-tag", "ucx-posix-am", "zeromq-8B"):
         yield Row("message.local.8B.latency", "us", "message-8B", peer, "<= 1")
     yield Row("message.local.8B.rate", "M/s", "message-8B-rate", goal=">= 10")
-    for peer in ("ucx-posix-am-rate", "uct-posix-am-rate", "zeromq-8B-rate"):
+    for peer in ("ucx-posix-tag-rate", "ucx-posix-am-rate", "uct-posix-am-rate", "zeromq-8B-rate"):
         yield Row("message.local.8B.rate", "M/s", "message-8B-rate", peer, ">= 1")
     yield Row("message.local.direct-read.1MiB.bandwidth", "GB/s", "message-direct-read-1MiB", "local-read-1MiB-posted",
               ">= 0.9")

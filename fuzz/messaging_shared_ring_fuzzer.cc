@@ -80,8 +80,10 @@ class Receiving {
         read();
         break;
       case 5:
-      case 6:
         let_go(what / 8);
+        break;
+      case 6:
+        look(sender);
         break;
       default:
         end(sender);
@@ -99,6 +101,11 @@ class Receiving {
     const Fault fault =
         reader_.handle_arrival(sender, static_cast<std::uint32_t>(at / kUnitBytes) | dropped, bytes);
     if (fault != Fault::None && bytes % 2 == 0) end(sender);
+  }
+  // When nothing has come for a while.
+  void look(std::uint32_t sender) {
+    if (reader_.waits() || reader_.somebody_waits()) reader_.search();
+    if (!gone_[sender] && reader_.may_hold_up(sender) && input_.next() % 2 == 0) end(sender);
   }
   void end(std::uint32_t sender) {
     if (!gone_[sender]) {
