@@ -31,13 +31,14 @@ struct StandardOptions {
   std::uint8_t max_rd_atomic = 16;
   // After it has confirmed a connection: what the peer says meanwhile is there before the program hears of that.
   Duration looks_away{};
+  std::uint64_t* posts = nullptr;  // where the requests that a program posts to its queue pairs are counted
 };
 
 class StandardContext final : public provider::Context {
  public:
   StandardContext(std::unique_ptr<provider::Context> inner, const StandardOptions& options)
       : inner_(std::move(inner)), info_(inner_->info()), keeps_(options.keeps), looks_away_(options.looks_away),
-        random_(options.seed) {
+        posts_(options.posts), random_(options.seed) {
     info_.provider = "standard";
     info_.order_in_write = options.promises;
     info_.max_rd_atomic = options.max_rd_atomic;
@@ -172,6 +173,10 @@ class StandardContext final : public provider::Context {
   static constexpr std::uint32_t kMostPieces = 8;
   static constexpr std::uint64_t kPieceId = 0xfffffffffffffff5;  // no request of a program has it
 
+  void count(std::size_t requests) {
+    if (posts_ != nullptr) *posts_ += requests;
+  }
+
   // A failed piece completes though it is not signaled: the request it is of does, too.
   class Cq final : public provider::CompletionQueueOps {
    public:
@@ -197,6 +202,7 @@ class StandardContext final : public provider::Context {
     Qp(StandardContext& context, provider::QueuePairOps& inner) : context_(context), inner_(inner) {}
 
     PostResult post_send(std::span<const SendRequest> requests) override {
+      context_.count(requests.size());
       PostResult result{PostStatus::Ok, 0};
       for (const SendRequest& request : requests) {
         if (!context_.keeps_ && inner_.state() == QueuePairState::Rts && is_write(request)) {
@@ -213,6 +219,7 @@ class StandardContext final : public provider::Context {
       return result;
     }
     PostResult post_receive(std::span<const ReceiveRequest> requests) override {
+      context_.count(requests.size());
       return inner_.post_receive(requests);
     }
     bool write_now(const ShortWrite&) override { return false; }
@@ -330,6 +337,7 @@ class StandardContext final : public provider::Context {
   DeviceInfo info_;
   const bool keeps_;
   const Duration looks_away_;
+  std::uint64_t* const posts_;
   bool confirmed_ = false;
   SeededRandom random_;
   std::map<provider::CqId, std::unique_ptr<Cq>> cqs_;
