@@ -16,7 +16,8 @@ class DirectRead : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, DirectRead,
                          ::testing::Values(Way{{.protocol = Protocol::DirectRead}},
                                            Way{{.protocol = Protocol::DirectRead, .fenced = true}},
-                                           Way{{.protocol = Protocol::DirectRead}, PathChoice::Local}),
+                                           Way{{.protocol = Protocol::DirectRead}, PathChoice::Local},
+                                           Way{{.protocol = Protocol::DirectRead, .fenced = true}, PathChoice::Local}),
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_else_has_memory_for_it) {
