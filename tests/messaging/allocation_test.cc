@@ -99,6 +99,30 @@ TEST_P(Allocation, messages_that_are_reserved_and_committed_allocate_nothing_eac
   });
 }
 
+class AllocationForPlaces : public Allocation {};
+INSTANTIATE_TEST_SUITE_P(Messaging, AllocationForPlaces, ::testing::ValuesIn([] {
+                           std::vector<Way> ways = every_way();
+                           std::erase_if(ways, [](const Way& way) {
+                             return way.kind.protocol != Protocol::DirectRead &&
+                                    way.kind.protocol != Protocol::DirectWrite;
+                           });
+                           return ways;
+                         }()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(AllocationForPlaces, messages_to_places_of_the_program_allocate_nothing_each) {
+  Ends ends(GetParam(), kOptions);
+  const MemoryRegion own = must(ends.server.allocate_memory(64 * 1024));
+  std::uint32_t given = 0;
+  ends.receiver->on_place([&](messaging::PeerId, std::uint32_t) {
+    return std::optional(LentMemory::of(own, std::uint64_t{given++ % 64} * 1024, 1024));
+  });
+  Sender sender = ends.connect();
+  const std::vector<std::byte> text(kLongest);
+  expect_none(ends, [&](std::size_t left) { return sender.try_send(std::span(text).first(length_of(left))).taken; });
+  EXPECT_GE(given, kMessages);
+}
+
 TEST_P(Allocation, messages_that_callbacks_are_called_for_allocate_nothing_each) {
   Ends ends(GetParam(), kOptions);
   Sender sender = ends.connect();
