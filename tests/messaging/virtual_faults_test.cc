@@ -92,6 +92,12 @@ class Program {
     for (Seat& seat : seats_) seat.host->engine().spawn(send(std::move(senders_[seat.number]), seat));
     return world_.run_until(done, kPatience);
   }
+  // Messages that found no receive, at any end.
+  std::uint64_t times_without_receive() const {
+    std::uint64_t times = test::times_without_receive(home_.device());
+    for (const Seat& seat : seats_) times += test::times_without_receive(seat.host->device());
+    return times;
+  }
   // All that it had to say has arrived, both sides are content.
   void expect_well(const Seat& seat) const {
     SCOPED_TRACE("sender " + std::to_string(seat.number));
@@ -217,6 +223,7 @@ void expect_all_well(Program& program) {
   for (std::size_t i = 0; i < kSenders; ++i) program.expect_well(program.seat(i));
   ASSERT_TRUE(program.receivers_end());
   expect_error(*program.receivers_end(), ErrorCode::Disconnected, "all senders have closed");
+  EXPECT_EQ(program.times_without_receive(), 0u);
 }
 
 // An error that says what is the case, and comes from no clock of the program's.
