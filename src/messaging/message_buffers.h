@@ -38,6 +38,7 @@ class MessageBuffers {
     free_.pop_back();
     return slot;
   }
+  bool all_taken() const { return !memory_.empty() && free_.empty(); }
   // kNoSlot is nothing to give back.
   void give_back(std::uint32_t slot) {
     if (slot != kNoSlot) free_.push_back(slot);

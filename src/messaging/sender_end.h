@@ -42,7 +42,9 @@ class SenderEnd {
   std::optional<Reservation> try_reserve(std::uint32_t bytes);
   SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
   void return_reservation(std::uint64_t slot) {
-    if (is_open()) buffers_.give_back(static_cast<std::uint32_t>(slot));
+    if (!is_open()) return;
+    buffers_.give_back(static_cast<std::uint32_t>(slot));
+    touch();
   }
   Result<MessageId> send_blocking(const Outgoing& message, Duration timeout);
   Result<void> wait_freed(MessageId message, Duration timeout);
@@ -179,6 +181,7 @@ class SenderEnd {
   bool has_interest() const {
     return !waiting_.empty() || !freeing_.empty() || on_room_ || on_freed_ || state_ == State::Closing;
   }
+  bool first_wants_buffer();
   void serve();
   void serve_waiting();
   void serve_freeing();
@@ -197,6 +200,7 @@ class SenderEnd {
   bool finished_ = false;    // the receiver has it all
   bool doomed_ = false;      // the connection is to go with the next tick
   bool was_closed_ = false;  // by its user
+  bool wants_slot_ = false;  // the last refusal was for want of one, of buffers_
   // How often those were cancelled that wait: who drives the engine meanwhile stands in no list.
   std::uint32_t waits_cancelled_ = 0, freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;

@@ -94,6 +94,7 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
 void SenderEnd::count_refusal(SendStatus status) {
   counters_.no_credit += status == SendStatus::NoCredit;
   counters_.no_buffer += status == SendStatus::NoBuffer;
+  wants_slot_ = status == SendStatus::NoBuffer && has_buffer();
   counters_.rate_limited += status == SendStatus::RateLimited;
   counters_.too_long += status == SendStatus::TooLong;
 }
@@ -107,6 +108,7 @@ std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
   const std::uint32_t slot = buffers_.take(domain());
   if (slot == kNoSlot) {
     ++counters_.no_buffer;
+    wants_slot_ = true;
     return std::nullopt;
   }
   return Reservation(*this, {buffers_.at(slot), bytes}, slot);
@@ -118,7 +120,7 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
   SendResult result{SendStatus::Ok, 0, 0};
   if (bytes > reservation.bytes_.size())
     result.status = SendStatus::TooLong;
-  else if (!waiting_.empty())
+  else if (!waiting_.empty() && !first_wants_buffer())
     result.status = SendStatus::NoCredit;  // in line
   else if (limiter_.is_on() && !limiter_.allows(engine_.now()))
     result.status = SendStatus::RateLimited;
@@ -133,6 +135,11 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
   counters_.bytes += bytes;
   result.last = ++counters_.messages;
   return result;
+}
+
+// What is committed has a buffer. Who waits for one may wait for this.
+bool SenderEnd::first_wants_buffer() {
+  return static_cast<Sending&>(waiting_.first()).result_.status == SendStatus::NoBuffer;
 }
 
 // ---- Until it goes.
@@ -276,7 +283,9 @@ void SenderEnd::call_back(const Calling& calling) {
   }
   if (!on_room_) return;
   if (state_ == State::Open && credits() == 0) want_room();
-  const bool may_go = credits() != 0 && has_buffer() && (!limiter_.is_on() || limiter_.allows(engine_.now()));
+  const bool has_slot = !(wants_slot_ && buffers_.all_taken());
+  const bool may_go =
+      credits() != 0 && has_buffer() && has_slot && (!limiter_.is_on() || limiter_.allows(engine_.now()));
   if (state_ != State::Closed && !(waiting_.empty() && may_go)) return;
   const auto f = std::exchange(on_room_, nullptr);
   touch();

@@ -79,15 +79,18 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
       result.status = SendStatus::NoCredit;
       break;
     }
-    // The receiver may have given back what the device has not: its item is still needed.
-    const std::uint32_t slot = has_buffer() && !message.lent ? buffers_.take(domain()) : kNoSlot;
-    if (!has_buffer() || (slot == kNoSlot && !message.lent)) {
+    if (!has_buffer()) {  // the receiver gave back what the device has not: its item is still needed
       result.status = SendStatus::NoBuffer;
       break;
     }
     if (message.lent) {
       take({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey}, kNoSlot);
     } else {
+      const std::uint32_t slot = buffers_.take(domain());
+      if (slot == kNoSlot) {
+        result.status = SendStatus::NoBuffer;
+        break;
+      }
       if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
       take(buffers_.local(slot, message.size), slot);
     }

@@ -83,6 +83,64 @@ TEST_P(Waits, a_receiver_that_always_finds_a_message_gives_everything_back) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// All of a sender's buffers are reserved, and a task waits for one; some kinds send without.
+TEST_P(Waits, who_waits_for_a_buffer_gets_what_a_reservation_gives_back_and_commits_do_not_wait_for_him) {
+  constexpr std::uint32_t kBytes = 290;
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+  Sender sender = ends.connect();
+  for (const bool commits : {false, true}) {
+    std::vector<messaging::Reservation> reserved;
+    while (auto one = sender.try_reserve(kBytes)) reserved.push_back(std::move(*one));
+    ASSERT_FALSE(reserved.empty());
+    const auto text = text_of_message(0, 1, kBytes);
+    bool sent = false;
+    const auto send = [&]() -> Task<void> {
+      must(co_await sender.async_send(text, kPatience));
+      sent = true;
+    };
+    ends.engine.spawn(send());
+    for (Quiet quiet(ends); !quiet.is_long(); ends.engine.run_once())
+      if (sent || ends.receiver->try_receive()) break;
+    const bool waits = !sent;
+    if (waits && !commits) {
+      reserved.pop_back();
+    } else if (waits) {
+      std::ranges::copy(text_of_message(0, 0, kBytes), reserved.back().bytes().begin());
+      ASSERT_TRUE(sender.try_commit(reserved.back(), kBytes));
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, kBytes));
+    }
+    const Instant end = ends.engine.now() + kPatience;
+    EXPECT_TRUE(ends.engine.run_until([&] { return sent; }, kPatience));
+    EXPECT_LT(ends.engine.now(), end);
+    EXPECT_TRUE(!waits || is_message(must(ends.receiver->receive(kPatience)), 1, kBytes));
+    reserved.clear();
+    const auto all_back = [&] {
+      while (ends.receiver->try_receive()) continue;
+      return sender.freed() == sender.counters().messages;
+    };
+    EXPECT_TRUE(ends.engine.run_until(all_back, kPatience));
+  }
+}
+
+TEST_P(Waits, room_is_told_of_once_when_a_reservation_is_given_back_and_not_before) {
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+  Sender sender = ends.connect();
+  std::vector<messaging::Reservation> reserved;
+  while (auto one = sender.try_reserve(300)) reserved.push_back(std::move(*one));
+  int told = 0;
+  const std::function<void()> again = [&] {
+    ++told;
+    sender.on_room(again);
+  };
+  sender.on_room(again);
+  for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
+  EXPECT_EQ(told, 0);
+  sender.on_room([&] { ++told; });
+  reserved.pop_back();
+  EXPECT_TRUE(ends.engine.run_until([&] { return told == 1; }, kPatience));
+  EXPECT_TRUE(sender.try_reserve(300));
+}
+
 TEST_P(Waits, a_callback_gets_every_message) {
   Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 8, .max_senders = 1});
   std::uint32_t got = 0, wrong = 0;

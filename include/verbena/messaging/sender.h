@@ -154,7 +154,8 @@ class Sender {
   SendResult try_lend(const LentMemory& message);
   SendResult try_lend_batch(std::span<const LentMemory> messages);
   // Memory of that many bytes, for a message of up to so many; nothing when there is none now (counters() say why), or
-  // ever (too long, closed). Reservations may be committed in any order: messages go in the order of commits.
+  // ever (too long, closed). Reservations may be committed in any order: messages go in the order of commits. They
+  // have their buffers, and pass those that wait for one.
   [[nodiscard]] std::optional<Reservation> try_reserve(std::uint32_t bytes);
   // The first `bytes` of it, as a message. Refused, it stays as it was.
   SendResult try_commit(Reservation& reservation, std::uint32_t bytes);
