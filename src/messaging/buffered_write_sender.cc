@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint32_t kRequestsPerMessage = 2;
 constexpr std::size_t kSegments = 4;
+constexpr std::uint64_t kMostRing = std::uint64_t{64} << 20;  // that is taken from a receiver without being asked for
 constexpr std::uint32_t kCopied = 4096;  // of a reservation: what is shorter is copied like a message that was not lent
 
 }  // namespace
@@ -58,6 +59,9 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
   };
   const ring::Geometry geometry = geometry_of(settled(), theirs.extra);
   if (!geometry.is_valid()) return unsound("of " + std::to_string(theirs.extra) + " bytes");
+  if (geometry.capacity > kMostRing && geometry.capacity / 2 >= options().ring_bytes)
+    return unsound("of " + std::to_string(theirs.extra) + " bytes, and this end needs as many: its ring_bytes are " +
+                   std::to_string(options().ring_bytes));
   if (theirs.memory.length < geometry.memory_bytes() + kRingLines)
     return unsound("of " + std::to_string(theirs.extra) + " bytes in memory of " +
                    std::to_string(theirs.memory.length));

@@ -39,6 +39,11 @@ const UnsoundOffer kOfOneSender[] = {
        offer.extra = kMost;
        offer.memory.length = ~std::uint64_t{0};
      }},
+    {"a ring of 134217728 bytes, and this end needs as many: its ring_bytes are 16384",
+     [](Offer& offer) {
+       offer.extra = std::uint64_t{128} << 20;
+       offer.memory.length = std::uint64_t{1} << 30;
+     }},
     {"a ring of 4096 bytes in memory of", [](Offer& offer) { --offer.memory.length; }},
     {"a ring of 8192 bytes in memory of", [](Offer& offer) { offer.extra = 2 * kCapacity; }},
     {"a ring of 4096 bytes in memory of 0", [](Offer& offer) { offer.memory.length = 0; }},

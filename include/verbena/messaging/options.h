@@ -37,7 +37,8 @@ struct Options {
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up. A message
   // takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is mapped twice. Of
-  // BufferedRead, the sender's; a receiver takes none larger than its own.
+  // BufferedRead, the sender's; a receiver takes none larger than its own. A sender of BufferedWrite has as much memory
+  // as its receiver's ring, and takes none larger than 64 MiB unless its own is.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   // That a receiver takes. Of SharedReceive at most `depth`.
   std::uint32_t max_senders = 32;
