@@ -275,7 +275,7 @@ void ConnectionState::give_up(Error error) {
   peer_is_gone_ = true;
   error_ = error;
   channel_->end(Channel::End::Failed, std::move(error));
-  if (passive_) channel_->request_tending();  // nobody waits in a call that would say so
+  if (passive_) channel_->request_tending();  // no call of connect() says so
 }
 
 // ---- Events.
@@ -338,6 +338,7 @@ void ConnectionState::tend() {
   if (peer_is_gone_ && (phase_ == Phase::Established || phase_ == Phase::Connecting)) end_by_peer();
   if (told_owner_ || !closed()) return;
   told_owner_ = true;
+  if (!was_established_ && !passive_) return;  // connect() says why
   // The callback may destroy this connection: it must not go down with it while it runs.
   if (const auto callback = std::exchange(on_closed, nullptr)) callback();
 }
@@ -381,6 +382,7 @@ Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
     co_return {};
   }
   if (phase_ == Phase::Connecting) {
+    told_owner_ = true;
     auto ok = co_await established(self, timeout);
     if (!ok) co_return ok;
   }
