@@ -62,12 +62,12 @@ void copy_lines(std::byte*& to, const std::byte*& from, std::size_t& n, Put put)
     put(out, a), put(out + 1, b), put(out + 2, c), put(out + 3, d);
   }
 }
-#endif
 
 // What does not fit into the nearest cache memcpy() copies by one instruction, and nothing behind that begins before
 // its end, though what is behind it waits for memory, too. Of more than this it does not matter.
 constexpr std::size_t kLeastByLines = std::size_t{32} << 10;
 constexpr std::size_t kMostByLines = std::size_t{128} << 10;
+#endif
 
 void copy(std::byte* to, const std::byte* from, std::size_t n) {
   if (n == 8) return static_cast<void>(std::memcpy(to, from, 8));
