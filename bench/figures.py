@@ -53,14 +53,15 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     return run
 
 
-def verbs(op, test, iterations, path="lo", size=8):
-    """By verbs. Of a rate 512 are outstanding, posted by 128, with one completion for each list."""
+def verbs(op, test, iterations, path="lo", size=8, wait="busy"):
+    """By verbs. Of a rate 512 are outstanding, posted by 128, with one completion for each list. `wait`: of the peer,
+    too, beside which memory is copied."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbs")
         options = ["--transport", "local" if path == "local" else "udp", "--op", op, "--test", test,
                    "--size", str(size), "--iterations", str(iterations), "--depth", "512", "--list", "128",
-                   "--rcvbuf", str(RCVBUF)]
+                   "--rcvbuf", str(RCVBUF), "--wait", wait]
         text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
                         [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else "figure")
@@ -218,7 +219,9 @@ def _local():
         found[f"ucx-posix-put-{size}"] = ucx("ucp_put_bw", count, iterations // 2, "posix")
         found[f"local-send-{size}"] = verbena("send", "bandwidth", count, iterations // 2, path="local")
         for op in ("write", "read"):
-            by = verbs(op, "bandwidth", iterations // 2, "local", count) if count <= MIB else \
+            # As what it is compared with: beside a peer of UCX's, which polls, or beside nobody.
+            wait = "busy" if size == "4KiB" else "event"
+            by = verbs(op, "bandwidth", iterations // 2, "local", count, wait) if count <= MIB else \
                 verbena(op, "bandwidth", count, iterations // 2, path="local")
             found[f"local-{op}-{size}"] = by
             found[f"local-{op}-{size}-posted"] = verbena(op, "bandwidth", count, iterations // 2, path="local",

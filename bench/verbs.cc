@@ -2,14 +2,13 @@
 // Measures what verbs alone can do, as perftest does: a queue pair, a completion queue and a memory region.
 // Latency: there and back of one message, or of one WRITE whose last byte is awaited. Rate: SENDs posted by lists, one
 // completion for each list; the receiver posts as many receives anew as it polled. Bandwidth: WRITEs or READs within
-// the host, one after the other, which are no requests: as memcpy is measured beside it, by the median of batches, and
-// beside a peer that sleeps, as one may whose memory is written.
+// the host, one after the other, which are no requests, by the median of batches as memcpy beside it.
 //   bench_verbs server [options]                        prints where it listens, serves one client and leaves
 //   bench_verbs client --connect ADDRESS:PORT [options]
 // Options, the same on both sides: --transport udp|local  --test latency|rate|bandwidth  --op send|write|read
 //   --size BYTES  --iterations N (but of bandwidth)  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES
-//   --device ADDRESS  --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME,
-// in M/s.
+//   --device ADDRESS  --cpu N  --wait busy|event (who is written or read does nothing else); the client also takes
+//   --name METRIC. Output: see the head of run.py; a rate is NAME, in M/s.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -43,13 +42,13 @@ class End {
       : size_(static_cast<std::uint32_t>(given.number("size", 8))),
         depth_(static_cast<std::uint32_t>(given.number("depth", 512))),
         list_(static_cast<std::uint32_t>(given.number("list", 64))),
-        iterations_(given.number("iterations", 1'000'000) / list_ * list_),
+        iterations_(given.number("iterations", 1'000'000) / std::max(list_, 1u) * list_),
         test_(given.text("test", "latency")),
         reads_(given.text("op", "send") == "read"),
         writes_(given.text("op", "send") == "write"),
         name_(given.text("name", "verbs")),
         device_(must(Device::open(open_options(given)))),
-        engine_(must(ProgressEngine::create(device_, {test_ == "bandwidth" ? WaitMode::Event : WaitMode::Busy}))),
+        engine_(must(ProgressEngine::create(device_, {wait_mode(given)}))),
         source_(must(device_.allocate_memory(size_))),
         target_(must(device_.allocate_memory(size_))),
         completions_(must(device_.create_completion_queue(depth_ + kReceives))),
@@ -98,6 +97,11 @@ class End {
     return open;
   }
   [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }
+  static WaitMode wait_mode(const peer::Options& given) {
+    const std::string wait = given.text("wait", "busy");
+    if (wait != "busy" && wait != "event") usage();
+    return wait == "event" ? WaitMode::Event : WaitMode::Busy;
+  }
   QueuePairOptions pair_options() const {
     if (list_ == 0 || list_ > depth_) usage();
     QueuePairOptions options;
@@ -259,7 +263,7 @@ int main(int argc, char** argv) {
   if (role != "server" && role != "client") peer::usage("bench_verbs server|client [--option value]...");
   const peer::Options given(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
                             {"transport", "test", "op", "device", "size", "iterations", "depth", "list", "rcvbuf",
-                             "cpu", "connect", "name"});
+                             "cpu", "connect", "name", "wait"});
   peer::settle_on(given.integer("cpu", role == "server" ? peer::kFarCpu : peer::kNearCpu));
   End end(given);
   role == "server" ? end.serve() : end.measure(given.text("connect", ""));

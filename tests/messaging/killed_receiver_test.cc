@@ -125,6 +125,7 @@ TEST_P(KilledReceiver, ends_its_own_sender_by_name_and_all_that_waits_there) {
   constexpr std::uint32_t kFlow = 100;  // more than go without it: it takes them
   MemoryRegion lent = must(ends.client.allocate_memory(kLongest));
   while (sent < kFlow) {
+    ASSERT_FALSE(to_child->closed());
     send_to_child(kFlow);
     pass_one_to_own();
   }
