@@ -90,7 +90,8 @@ endfunction()
 set(VERBENA_TEST_TIMEOUT 900)
 # They begin first, and two cores end together.
 set(VERBENA_LONG_TESTS
-  messaging_faults_test ring_test local_test messaging_protocols_test udp_test faults_test api_test)
+  messaging_virtual_faults_test messaging_faults_test ring_test local_test messaging_protocols_test udp_test faults_test
+  api_test)
 function(verbena_test name)
   if(NOT TARGET verbena_test_main)
     add_library(verbena_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/test_main.cc)
