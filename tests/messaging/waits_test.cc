@@ -136,6 +136,8 @@ TEST_P(Waits, room_is_told_of_once_when_a_reservation_is_given_back_and_not_befo
   for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
   EXPECT_EQ(told, 0);
   sender.on_room([&] { ++told; });
+  for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
+  ASSERT_EQ(told, 0);
   reserved.pop_back();
   EXPECT_TRUE(ends.engine.run_until([&] { return told == 1; }, kPatience));
   EXPECT_TRUE(sender.try_reserve(300));
