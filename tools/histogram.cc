@@ -35,6 +35,17 @@ void Histogram::add(std::int64_t ns) {
   ++count_;
 }
 
+void Histogram::add(const Histogram& other) {
+  if (other.count_ == 0) return;
+  buckets_.resize(std::max(buckets_.size(), other.buckets_.size()));
+  for (std::size_t bucket = 0; bucket < other.buckets_.size(); ++bucket) buckets_[bucket] += other.buckets_[bucket];
+  min_ = count_ == 0 ? other.min_ : std::min(min_, other.min_);
+  max_ = std::max(max_, other.max_);
+  sum_ += other.sum_;
+  sum_of_squares_ += other.sum_of_squares_;
+  count_ += other.count_;
+}
+
 double Histogram::standard_deviation() const {
   if (count_ == 0) return 0;
   const double mean = average();

@@ -11,6 +11,7 @@ namespace verbena::tools {
 class Histogram {
  public:
   void add(std::int64_t ns);
+  void add(const Histogram& other);
 
   std::uint64_t count() const { return count_; }
   // All 0 when nothing was added. Exact.

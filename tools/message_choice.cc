@@ -22,7 +22,9 @@ using Row = const MessageRow*;
 std::string name_of(Row row) { return messaging::to_string(row->kind); }
 
 bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
-bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency && row.typical > 0; }
+bool is_latency(const MessageRow& row) {
+  return row.test.measure == MessageMeasure::Latency && row.typical > 0 && is_alone(row);
+}
 bool is_stream(const MessageRow& row) { return row.test.measure != MessageMeasure::Latency; }
 std::int64_t size_of(const MessageRow& row) { return row.test.size; }
 

@@ -162,8 +162,8 @@ void add_message_command(CLI::App& bench, int& status) {
       "  verbena bench message buffered-write rate --here\n"
       "  verbena bench message --all [PROTOCOL] [HOST]   all protocols beside each other, and which to take\n"
       "The client says what is measured; a server that was given words takes no others.\n"
-      "lat is half of there and back. Of bw and rate, o[usec] is what handing a message over takes of the sender's\n"
-      "processor, and KiB the memory that each end holds.");
+      "lat is half of there and back, of several --senders in turn. Of bw and rate, o[usec] is what handing a message\n"
+      "over takes of the sender's processor, and KiB the memory that each end holds.");
   add_message_flags(*command, *flags);
   command->callback([flags, &status] { status = run_message(*flags); });
 }

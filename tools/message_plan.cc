@@ -45,9 +45,9 @@ MessageTest by_size(const messaging::Kind& kind, PathChoice path, MessageMeasure
   return test;
 }
 
-MessageTest by_number(const messaging::Kind& kind, PathChoice path, std::uint32_t size, std::uint32_t senders,
-                      std::uint32_t threads, std::uint64_t iterations) {
-  MessageTest test = by_size(kind, path, MessageMeasure::Rate, size, iterations);
+MessageTest by_number(const messaging::Kind& kind, PathChoice path, MessageMeasure measure, std::uint32_t size,
+                      std::uint32_t senders, std::uint32_t threads, std::uint64_t iterations) {
+  MessageTest test = by_size(kind, path, measure, size, iterations);
   test.senders = senders;
   test.threads = threads;
   test.ring_bytes = kRingOfMany;
@@ -98,9 +98,10 @@ std::vector<MessageTest> tests_of(const MessagePlan& plan, PathChoice path) {
     tests.push_back(by_size(kind, path, MessageMeasure::Rate, kSizes[0], plan.iterations));
     tests.back().batch = kBatch;
     for (const std::uint32_t senders : kSenders)
-      tests.push_back(by_number(kind, path, kOfMany, senders, 1, plan.iterations));
+      for (const MessageMeasure measure : {MessageMeasure::Rate, MessageMeasure::Latency})
+        tests.push_back(by_number(kind, path, measure, kOfMany, senders, 1, plan.iterations));
     for (const std::uint32_t threads : kThreads)
-      tests.push_back(by_number(kind, path, kSmall, 1, threads, plan.iterations));
+      tests.push_back(by_number(kind, path, MessageMeasure::Rate, kSmall, 1, threads, plan.iterations));
   }
   return tests;
 }

@@ -48,9 +48,9 @@ struct View {
 };
 
 bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency; }
-bool is_single_stream(const MessageRow& row) {
-  return !is_latency(row) && row.test.senders == 1 && row.test.threads == 1 && row.test.batch == 1;
-}
+bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
+bool is_single_stream(const MessageRow& row) { return !is_latency(row) && is_alone(row) && row.test.batch == 1; }
+bool is_single_latency(const MessageRow& row) { return is_latency(row) && is_alone(row); }
 double size_of(const MessageRow& row) { return row.test.size; }
 
 // One series for each kind, in the order of the rows, and what the model of it predicts. Of several rows at one place
@@ -91,10 +91,10 @@ std::string figures_by_number(const Rows& rows, PathChoice path, bool threads) {
     return row.test.path == path && !is_latency(row) && number(row) > 1;
   });
   if (many == rows.end()) return "";
-  Rows alike;
+  Rows alike, latencies;
   for (const MessageRow& row : rows)
-    if (!is_latency(row) && other(row) == 1 && row.test.size == many->test.size && row.test.batch == many->test.batch)
-      alike.push_back(row);
+    if (other(row) == 1 && row.test.size == many->test.size && row.test.batch == many->test.batch)
+      (is_latency(row) ? latencies : alike).push_back(row);
   const std::string title = threads ? "Messages of {} bytes by pairs of threads (N:N)"
                                     : "Messages of {} bytes by senders to one receiver (N:1)";
   const auto rate = [](const MessageRow& row) { return row.messages_per_second(); };
@@ -107,14 +107,17 @@ std::string figures_by_number(const Rows& rows, PathChoice path, bool threads) {
   if (threads) return figures;
   plot.title = "Memory at the receiver by senders";
   plot.y_name = "KiB";
-  return figures + figure_of({plot, any, x, [](const MessageRow& row) {
-                                return static_cast<double>(row.receiver_bytes) / 1024;
-                              }}, alike, path);
+  figures += figure_of({plot, any, x, [](const MessageRow& row) {
+                          return static_cast<double>(row.receiver_bytes) / 1024;
+                        }}, alike, path);
+  plot.title = fmt::format("Latency of {} bytes by senders, one after the other", many->test.size);
+  plot.y_name = "µs";
+  return figures + figure_of({plot, any, x, [](const MessageRow& row) { return row.typical; }}, latencies, path);
 }
 
 std::string figures_of(const Rows& rows, PathChoice path) {
   const std::string what = fmt::format(" by size, {}", words_for(path)), bytes = "bytes per message";
-  const View latency{{"Latency" + what, bytes, "µs (dashed: predicted)", true, {}}, is_latency, size_of,
+  const View latency{{"Latency" + what, bytes, "µs (dashed: predicted)", true, {}}, is_single_latency, size_of,
                      [](const MessageRow& row) { return row.typical; },
                      [](const MessageModel& model, double x) { return model.one_way(static_cast<std::uint32_t>(x)); }};
   const View bandwidth{{"Bandwidth" + what, bytes, "MiB/s", true, {}}, is_single_stream, size_of,

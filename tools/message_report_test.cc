@@ -83,6 +83,8 @@ TEST(MessageChoice, takes_the_fastest_of_those_that_take_an_eighth_of_the_most_m
 
 TEST(MessageChoice, compares_only_what_can_be_compared) {
   auto rows = contest();
+  rows.push_back(test_row(kRead, MessageMeasure::Latency, 8, {{0, 0}, {0.1, 0}, {0.01, 0}}));
+  rows.back().test.senders = 4;  // tells of no single one
   // Other paths, rows in which nothing went, more than one thread, and sizes only one kind was measured at.
   auto other = test_row(kRead, MessageMeasure::Latency, 8, {{0, 0}, {0.1, 0}, {0.01, 0}}, PathChoice::Local);
   rows.push_back(other);
@@ -163,22 +165,26 @@ TEST(MessageReport, shows_plots_choices_properties_models_and_numbers) {
   MessageReport report{"127.0.0.1", "127.0.0.2", contest(), {}};
   for (const std::uint32_t senders : {1u, 4u, 16u})
     report.rows.push_back(crowd(kPlain, senders, kQuick, std::uint64_t{1000} * senders));
+  for (const std::uint32_t senders : {4u, 16u}) {
+    report.rows.push_back(test_row(kPlain, MessageMeasure::Latency, 64, kQuick));
+    report.rows.back().test.senders = senders;
+  }
   for (const std::uint32_t threads : {1u, 2u}) {
     report.rows.push_back(crowd(kRing, 1, kDense, 1000));
     report.rows.back().test.threads = threads;
   }
   const std::string page = message_page(report);
   expect_balanced(page);
-  EXPECT_THAT(page, HasSubstr("127.0.0.1 to 127.0.0.2: 41 tests of message protocols. "));
+  EXPECT_THAT(page, HasSubstr("127.0.0.1 to 127.0.0.2: 43 tests of message protocols. "));
   for (const char* title :
        {"Latency by size, packets", "Bandwidth by size, packets", "Messages by size, packets",
         "Messages of 64 bytes by senders to one receiver (N:1)", "Memory at the receiver by senders",
-        "Messages of 64 bytes by pairs of threads (N:N)"})
+        "Latency of 64 bytes by senders, one after the other", "Messages of 64 bytes by pairs of threads (N:N)"})
     EXPECT_EQ(count(page, "<title>" + std::string(title) + "</title>"), 1u) << title;
-  EXPECT_EQ(count(page, "<svg"), 6u);
+  EXPECT_EQ(count(page, "<svg"), 7u);
   // Thirteen kinds have properties, three have a model, and each has its points.
   EXPECT_EQ(count(page, "buffered-write/reversed/read, 512 bytes: "), 3u);
-  EXPECT_EQ(count(page, "send-receive, 16 senders: "), 2u);
+  EXPECT_EQ(count(page, "send-receive, 16 senders: "), 3u);
   // Whose latencies are just what the model says.
   EXPECT_EQ(count(page, "dashed\" points"), 3u);
   const std::size_t at = page.find("s0\" points=") + 11, dashed = page.find("s0 dashed\" points=") + 18;

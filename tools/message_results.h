@@ -19,7 +19,7 @@
 namespace verbena::tools {
 
 enum class MessageMeasure : std::uint8_t {
-  Latency,    // a message there and one back, one at a time
+  Latency,    // a message there and one back, one at a time in each thread; of several senders in turn
   Bandwidth,  // as many bytes as go, from every sender
   Rate,       // as many messages as go
 };

@@ -7,7 +7,7 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::uint64_t kWarmUp = 100;  // times there and back before those that count
+constexpr std::uint64_t kWarmUp = 100;  // times there and back of each sender before those that count
 // Turns of senders between two looks at the clock, where a time is given.
 constexpr std::uint32_t kTurnsPerLook = 16;
 
@@ -67,19 +67,21 @@ Result<void> SendingEnd::take_turn() {
   return ask(limit_);
 }
 
-// One message there and one back at a time.
+// One message there and one back at a time, of one sender after the other.
 Result<void> SendingEnd::ask(std::uint64_t rounds) {
   begun_ = engine_->now();
   const Instant end = test_.duration == 0 ? Instant::never() : begun_ + Duration::seconds(test_.duration);
   Instant now = begun_;
-  for (std::uint64_t round = 1; round <= rounds && now < end; ++round) {
-    if (auto on = go_on(); !on) return on;
-    if (auto sent = send_one(streams_.front().source); !sent) return sent;
-    if (auto heard = hear_answer(test_.size); !heard) return heard;
-    const Instant then = std::exchange(now, engine_->now());
-    times_.add((now - then).ns);
-    messages_.store(round, std::memory_order_relaxed);
-  }
+  std::uint64_t messages = 0;
+  for (std::uint64_t round = 0; round < rounds && now < end; ++round)
+    for (Stream& stream : streams_) {
+      if (auto on = go_on(); !on) return on;
+      if (auto sent = send_one(stream.source); !sent) return sent;
+      if (auto heard = hear_answer(test_.size); !heard) return heard;
+      const Instant then = std::exchange(now, engine_->now());
+      times_.add((now - then).ns);
+      messages_.store(++messages, std::memory_order_relaxed);
+    }
   ended_ = now;
   return {};
 }

@@ -22,6 +22,7 @@ MessageRow row_of(const MessageTest& test, const std::vector<std::unique_ptr<Sen
   row.kind = ends.front()->kind();
   row.path = ends.front()->path();
   Instant begun = ends.front()->begun(), ended = ends.front()->ended();
+  Histogram times;
   double timed_ns = 0;
   std::uint64_t timed = 0;
   for (const auto& one : ends) {
@@ -30,11 +31,11 @@ MessageRow row_of(const MessageTest& test, const std::vector<std::unique_ptr<Sen
     ended = std::max(ended, one->ended());
     timed_ns += one->timed_ns();
     timed += one->timed();
+    times.add(one->times());
     row.sender_bytes += one->memory_bytes();
   }
   row.elapsed = ended - begun;
   row.overhead = timed == 0 ? 0 : timed_ns / static_cast<double>(timed) * 1e-3;
-  const Histogram& times = ends.front()->times();
   const auto half = [](double ns) { return ns * 1e-3 / 2; };
   const auto part = [&](double of) { return half(static_cast<double>(times.percentile(of))); };
   row.minimum = half(static_cast<double>(times.min()));

@@ -55,6 +55,25 @@ TEST(Histogram, keeps_percentiles_within_its_width) {
   }
 }
 
+TEST(Histogram, adds_another_as_if_its_values_came_one_by_one) {
+  Histogram all, one, other;
+  for (const std::int64_t value : {7, 900, 12'345}) one.add(value), all.add(value);
+  for (const std::int64_t value : {3, 901, 1'000'000'000}) other.add(value), all.add(value);
+  one.add(Histogram());
+  EXPECT_EQ(one.min(), 7);
+  one.add(other);
+  EXPECT_EQ(one.buckets(), all.buckets());
+  EXPECT_EQ(one.count(), 6u);
+  EXPECT_EQ(one.min(), 3);
+  EXPECT_EQ(one.max(), 1'000'000'000);
+  EXPECT_DOUBLE_EQ(one.average(), all.average());
+  EXPECT_DOUBLE_EQ(one.standard_deviation(), all.standard_deviation());
+  Histogram empty;
+  empty.add(other);
+  EXPECT_EQ(empty.min(), 3);
+  EXPECT_EQ(empty.buckets(), other.buckets());
+}
+
 TEST(Histogram, is_exact_for_small_values_and_holds_the_largest) {
   Histogram histogram;
   EXPECT_EQ(histogram.percentile(0.5), 0);

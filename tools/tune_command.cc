@@ -39,11 +39,8 @@ MessageMeasure goal_of(const std::string& word) {
 }
 
 std::string wrong_with(const TuneFlags& flags) {
-  if (flags.settings.goal == MessageMeasure::Latency) {
-    if (flags.settings.senders == 1) return "";
-    return "--senders: a latency is that of one sender; tune for --goal rate or bandwidth";
-  }
-  return flags.settings.size == 0 ? "--size: messages of no bytes have a latency alone" : "";
+  const bool empty = flags.settings.size == 0 && flags.settings.goal != MessageMeasure::Latency;
+  return empty ? "--size: messages of no bytes have a latency alone" : "";
 }
 
 // A short look first: protocols differ by hundreds.

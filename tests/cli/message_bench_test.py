@@ -105,6 +105,9 @@ def many_senders_and_many_threads_are_all_counted(setting):
                              "--batch", "7")
             one = result["results"][0]
             check(one["messages"] == 300 and one["test"]["batch"] == 7, one)
+            _, result = here(setting, protocol, "lat", "-n", "20", "--senders", "3", "--threads", "2", "--path", path)
+            one = result["results"][0]
+            check(one["messages"] == 120 and 0 < one["time_us"]["min"] <= one["time_us"]["p99"], one)
     separate = here(setting, "send-receive", "rate", "-n", "10", "--senders", "16")[1]["results"][0]
     shared = here(setting, "shared-receive", "rate", "-n", "10", "--senders", "16")[1]["results"][0]
     check(shared["receiver_bytes"] * 4 < separate["receiver_bytes"], f"{shared} {separate}")
@@ -219,8 +222,6 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send-receive", "lat", "--json", "x"), "the client has the numbers"),
              (("send-receive", "lat", "--here", "-a", "-s", "8"), "one of the two"),
              (("send-receive", "lat", "--here", "-n", "5", "-D", "1"), "one of the two"),
-             (("send-receive", "lat", "--here", "--senders", "2"), "one sender"),
-             (("send-receive", "lat", "--here", "--threads", "2"), "one sender"),
              (("send-receive", "lat", "--here", "--batch", "2"), "no batch"),
              (("send-receive", "bw", "--here", "-s", "0"), "no bytes"),
              (("send-receive", "bw", "--here", "--threads", "2", "--pcap", "x"), "--pcap"),

@@ -12,7 +12,7 @@ from command import PATIENCE, Server, check, main, say
 
 MARKUP = "{http://www.w3.org/1999/xhtml}"
 DRAWING = "{http://www.w3.org/2000/svg}"
-TESTS = 6 + 6 + 1 + 4 + 3  # of a kind over a path: by size two ways, a batch, by senders, by threads
+TESTS = 6 + 6 + 1 + 4 + 4 + 3  # of a kind over a path: by size two ways, a batch, by senders two ways, by threads
 WISHES = {"lowest latency", "most small messages", "most bytes in large messages", "many senders, little memory"}
 
 ALL = {"send-receive", "shared-receive", "direct-write", "buffered-write", "shared-write", "direct-read",
@@ -63,10 +63,10 @@ def the_page_is_whole(page, kinds):
         text = file.read()
     tree = xml.fromstring(text.split("\n", 1)[1])
     titles = [plot.findtext(DRAWING + "title") for plot in tree.iter(DRAWING + "svg")]
-    check(len(titles) == 12 and len(set(titles)) == 9, titles)  # those by number do not name their path
+    check(len(titles) == 14 and len(set(titles)) == 10, titles)  # those by number do not name their path
     for plot in tree.iter(DRAWING + "svg"):
         lines = list(plot.iter(DRAWING + "polyline"))
-        latency = plot.findtext(DRAWING + "title").startswith("Latency")  # and what is predicted of it
+        latency = plot.findtext(DRAWING + "title").startswith("Latency by size")  # and what is predicted of it
         check(len(lines) == len(kinds) * (1 + latency), plot)
         check(all(len(line.get("points").split()) > 1 for line in lines), plot)
     headings = [one.text for one in tree.iter(MARKUP + "h2")]
@@ -203,6 +203,9 @@ def a_tuning_recommends_what_it_measured(setting):
     check({one["test"]["senders"] for one in result["steps"]} == {2}, result["steps"])
     check({one["test"]["path"] for one in result["steps"]} == {"local"}, result["steps"])
     say(next(line for line in output.splitlines() if line.startswith("best: ")))
+    _, result = tuned(setting, "--senders", "3", "--path", "local")
+    numbers = {(one["test"]["measure"], one["test"]["senders"]) for one in result["steps"]}
+    check(numbers == {("lat", 3)}, numbers)
     _, result = tuned(setting, "--sleeping", "--path", "roce")
     asleep = {one["test"]["protocol"].split("/")[0] for one in result["steps"]}
     check("buffered-read" not in asleep and "send-receive" in asleep, asleep)
@@ -210,7 +213,7 @@ def a_tuning_recommends_what_it_measured(setting):
 
 
 def what_makes_no_sense_is_refused(setting):
-    cases = [(("tune", "--senders", "2"), 2, "--senders"), (("tune", "--goal", "speed"), 2, "speed"),
+    cases = [(("tune", "--senders", "257"), 2, "--senders"), (("tune", "--goal", "speed"), 2, "speed"),
              (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "65M"), 2, "'65M'"),
              (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
              (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),

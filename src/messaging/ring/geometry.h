@@ -6,11 +6,9 @@
 // to say "it is there":
 //
 //   Immediate   | payload ...              |   WRITE with immediate: the length. Nothing in memory says more.
-//   Offset      | word | payload ...       |   WRITE; then a WRITE of the tail, the position behind all that
-//   is there Reversed    | 0 | ... payload .. | word|   one WRITE into a ring that grows downwards. Its last
-//   word, at its
-//                 |<-- frame ------------->|   highest address, says that it is there; its first, below the
-//                 frame,
+//   Offset      | word | payload ...       |   WRITE; then a WRITE of the tail, the position behind all that is there
+//   Reversed    | 0 | ... payload .. | word|   one WRITE into a ring that grows downwards. Its last word, at its
+//                 |<-- frame ------------->|   highest address, says that it is there; its first, below the frame,
 //                                              clears the place of the next frame's word. Needs O-4.
 //
 // A frame is not split. In a plain ring one that does not fit in front of the end begins behind it, and what
