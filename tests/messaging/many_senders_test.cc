@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -101,6 +102,20 @@ TEST_P(ManySenders, each_ones_messages_come_in_order) {
   expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
   EXPECT_EQ(ends.receiver->peers(), 0u);
   ends.expect_a_receive_for_every_message();
+}
+
+TEST_P(ManySenders, each_ones_messages_come_in_order_though_no_write_arrives_in_order) {
+  for (const std::uint64_t seed : {1u, 20u, 300u}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Ends ends(must(open_standard(GetParam().path, {.seed = seed})),
+              must(open_standard(GetParam().path, {.seed = seed + 1})), GetParam(),
+              {.max_message_bytes = 256, .depth = 16, .ring_bytes = 16384, .max_senders = 5}, 20,
+              {.wait = WaitMode::Busy});
+    Traffic traffic(ends, 5, 120);
+    EXPECT_TRUE(ends.engine.run_until([&] { return traffic.turn(); }, kPatience));
+    for (std::size_t i = 0; i < 5; ++i) must(traffic.sender(i).close(kPatience));
+    expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
+  }
 }
 
 TEST_P(ManySenders, one_whose_messages_are_held_holds_back_itself_alone) {
