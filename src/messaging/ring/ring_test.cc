@@ -5,9 +5,11 @@
 #include <cstring>
 #include <deque>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "messaging/ring/reader.h"
+#include "messaging/ring/shared_writer.h"
 #include "messaging/ring/writer.h"
 
 namespace verbena::ring {
@@ -299,6 +301,18 @@ TEST(Ring, a_head_that_no_reader_may_tell_is_named) {
   ASSERT_TRUE(pair.send("a"));
   EXPECT_EQ(pair.writer.handle_head(64), Fault::None);
   EXPECT_EQ(pair.writer.handle_head(0), Fault::Head) << "it went back";
+}
+
+// However many senders a receiver has it that there are, of which nobody knows.
+TEST(SharedRing, a_tail_that_no_sender_makes_is_found_out) {
+  for (const auto& [senders, tail, found] :
+       {std::tuple{1ull, 8192ull * 128, Fault::None}, {1ull, 8192ull * 128 + 64, Fault::Tail},
+        {1ull << 58, kMaxPosition - 64, Fault::None}, {~0ull >> 6, kMaxPosition - 128, Fault::None}}) {
+    SharedWriter writer({.capacity = 8192}, senders);
+    writer.begin(0);
+    ASSERT_EQ(writer.handle_position(tail - 64), Fault::None);
+    EXPECT_EQ(writer.handle_head(0), found) << senders << " senders, " << tail;
+  }
 }
 
 TEST(Ring, every_fault_says_what_it_is) {

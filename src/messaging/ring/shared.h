@@ -15,6 +15,7 @@
 // lives, and is passed over (see doc/adr/0019-a-sender-that-dies.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "messaging/ring/geometry.h"
@@ -22,6 +23,7 @@
 namespace verbena::ring {
 
 inline constexpr std::uint32_t kCellBytes = 64;
+inline constexpr std::uint64_t kMaxPosition = std::uint64_t{1} << 62;  // nobody gets there
 
 // The words of a sender's cell: one line for each sender, zero at first.
 enum class CellWord : std::uint8_t {
@@ -45,8 +47,11 @@ struct SharedGeometry {
   // A sender that waits alone sees room as soon as all is let go of: the head is never told late here.
   constexpr std::uint32_t max_payload_bytes() const { return frames().max_payload_bytes(); }
   // No honest tail is further in front of the head: each sender has one reservation open, and those that died while
-  // the head stood still may have left some each.
-  constexpr std::uint64_t max_ahead(std::uint64_t senders) const { return capacity * (senders + 1) * 64; }
+  // the head stood still may have left some each. However many senders there are said to be, no more than positions go.
+  constexpr std::uint64_t max_ahead(std::uint64_t senders) const {
+    const std::uint64_t one = capacity * 64;
+    return one * std::min(senders + 1, kMaxPosition / one);
+  }
   // A plain ring does not hold that in one piece: it is dropped, and reserved anew.
   constexpr bool is_broken(std::uint64_t position, std::uint64_t frame) const {
     return frame > frames().room_at(position);

@@ -20,8 +20,8 @@ std::uint64_t SharedWriter::begin(std::uint32_t payload_bytes) {
 Fault SharedWriter::handle_position(std::uint64_t position) {
   VERBENA_ASSERT(step_ == Step::Asked);
   if (fault_ != Fault::None) return fault_;
-  // It goes forwards. How far ahead of the head it is shows when the head is read again; past 2^62 nobody gets.
-  if (position < next_ || position % geometry_.unit != 0 || position >> 62 != 0) return fault_ = Fault::Place;
+  // It goes forwards. How far ahead of the head it is shows when the head is read again; past kMaxPosition nobody gets.
+  if (position < next_ || position % geometry_.unit != 0 || position >= kMaxPosition) return fault_ = Fault::Place;
   if (position < head_) return fault_ = Fault::Head;  // it was told to be where nobody had reserved
   position_ = position;
   next_ = position + frame_;
@@ -33,7 +33,7 @@ Fault SharedWriter::handle_head(std::uint64_t head) {
   if (fault_ != Fault::None) return fault_;
   // Nor does it pass a reservation that is open.
   const bool open = step_ != Step::Idle && step_ != Step::Asked;
-  if (head < head_ || head % geometry_.unit != 0 || head >> 62 != 0 || (open && head > position_))
+  if (head < head_ || head % geometry_.unit != 0 || head >= kMaxPosition || (open && head > position_))
     return fault_ = Fault::Head;
   const bool waits = step_ == Step::Wait;
   if (waits && position_ + frame_ - head > geometry_.max_ahead(senders_)) return fault_ = Fault::Tail;
