@@ -120,6 +120,20 @@ TEST(Requester, q001_read_asks_in_pieces_whose_numbers_are_those_of_the_answers)
   EXPECT_EQ(packets[3].psn(), rig.our(10)) << "2500 bytes are answered by ten packets";
 }
 
+// The receive buffer that every user gets holds 192 packets, however short.
+TEST(Requester, q001_no_read_asks_for_more_packets_than_fit_if_nobody_takes_them) {
+  for (const auto& [mtu, bytes] : {std::pair{256u, 32u << 10}, {512u, 64u << 10}, {1024u, 128u << 10},
+                                   {2048u, 128u << 10}, {4096u, 128u << 10}}) {
+    Given given;
+    given.path_mtu = mtu;
+    Rig rig(given);
+    rig.post(1, SendOpcode::RdmaRead, {rig.memory(1 << 20).sge(0, 1 << 20)}, kRemote, kRkey);
+    const std::vector<Sent> packets = rig.take_all();
+    ASSERT_EQ(packets.size(), 1u) << mtu;
+    EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kRemote, kRkey, bytes})) << mtu;
+  }
+}
+
 TEST(Requester, q001_atomics_take_one_packet_with_their_operands) {
   Rig rig;
   Memory& memory = rig.memory(64);
