@@ -296,5 +296,47 @@ TEST(Sleep, those_that_are_due_first_go_on_first) {
   EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
+TEST(Task, one_that_is_moved_while_it_is_awaited_is_awaited_still) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  const auto slow = [](ProgressEngine& on) -> Task<int> {
+    co_await on.sleep(Duration::milliseconds(1));
+    co_return 7;
+  };
+  const auto await_it = [](Task<int>& task, int& got) -> Task<void> { got = co_await task; };
+  Task<int> task = slow(engine);
+  int got = 0;
+  engine.spawn(await_it(task, got));
+  engine.run_once();
+  const Task<int> elsewhere = std::move(task);
+  engine.run_until([&] { return got != 0; }, Duration::seconds(5));
+  EXPECT_EQ(got, 7);
+}
+
+TEST(Task, one_that_outlives_who_awaits_it_finishes_by_itself) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  bool finished = false;
+  const auto slow = [](ProgressEngine& on, bool& done) -> Task<int> {
+    co_await on.sleep(Duration::milliseconds(20));
+    done = true;
+    co_return 7;
+  };
+  const auto await_it = [](Task<int>& task, bool& resumed) -> Task<int> {
+    const int value = co_await task;
+    resumed = true;
+    co_return value;
+  };
+  bool resumed = false;
+  Task<int> task = slow(engine, finished);
+  const auto nap = [](ProgressEngine& on) -> Task<void> { co_await on.sleep(Duration::milliseconds(1)); };
+  EXPECT_EQ(engine.run(when_any(await_it(task, resumed), nap(engine))).index(), 1u);
+  engine.run_until([&] { return finished; }, Duration::seconds(5));
+  EXPECT_TRUE(finished);
+  for (int i = 0; i < 100; ++i) engine.run_once();
+  EXPECT_TRUE(task.done());
+  EXPECT_FALSE(resumed);
+}
+
 }  // namespace
 }  // namespace verbena

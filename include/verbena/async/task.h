@@ -47,12 +47,19 @@ class Join : public Resumption {
 
 class TaskPromiseBase {
  public:
+  TaskPromiseBase() = default;
+  TaskPromiseBase(const TaskPromiseBase&) = delete;
+  TaskPromiseBase& operator=(const TaskPromiseBase&) = delete;
+  ~TaskPromiseBase() {
+    if (awaiter_ != nullptr) *awaiter_ = nullptr;
+  }
+
   struct Finished {
     bool await_ready() const noexcept { return false; }
     template <class P>
     void await_suspend(std::coroutine_handle<P> self) const noexcept {
       TaskPromiseBase& promise = self.promise();
-      promise.join_->arrive(&promise);
+      if (promise.join_ != nullptr) promise.join_->arrive(&promise);
     }
     void await_resume() const noexcept {}
   };
@@ -65,7 +72,7 @@ class TaskPromiseBase {
   std::uint32_t depth() const { return depth_; }
   // Runs the task until it first suspends. It arrives at `join` when it is finished.
   void start(EngineState& engine, std::uint32_t depth, Join& join, std::coroutine_handle<> self) {
-    if (join_ != nullptr) abort_on_bad_task_use("awaits a Task a second time");
+    if (engine_ != nullptr) abort_on_bad_task_use("awaits a Task a second time");
     engine_ = &engine;
     depth_ = depth;
     join_ = &join;
@@ -75,13 +82,23 @@ class TaskPromiseBase {
     start_.bind(engine, self);
     start_.make_ready();
   }
+  // Who awaits it may go before it: then it finishes by itself. Or after it: then nothing is left to forget.
+  void watch(TaskPromiseBase*& awaiter) {
+    awaiter_ = &awaiter;
+    awaiter = this;
+  }
+  void forget_awaiter() {
+    join_ = nullptr;
+    awaiter_ = nullptr;
+  }
   void rethrow() const {
     if (exception_) std::rethrow_exception(exception_);
   }
 
  private:
   EngineState* engine_ = nullptr;
-  Join* join_ = nullptr;
+  Join* join_ = nullptr;  // of who awaits it
+  TaskPromiseBase** awaiter_ = nullptr;
   std::uint32_t depth_ = 0;
   std::exception_ptr exception_;
   Resumption start_;
@@ -114,7 +131,8 @@ struct Child {
 // pass by value what may go before it does; a lambda's captures are not arguments.
 // An exception that leaves it goes to its awaiter. Destroying a task that is suspended destroys what stands in its
 // frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says. Awaited once,
-// by another Task: again, or empty, ends the program. Lifetime: the engine outlives it. Threads: the engine's.
+// by another Task: again, or empty, ends the program. It may be moved while it is awaited; where it is awaited by name
+// and outlives its awaiter, it goes on and finishes by itself. Lifetime: the engine outlives it. Threads: the engine's.
 template <class T = void>
 class [[nodiscard]] Task {
  public:
@@ -141,8 +159,8 @@ class [[nodiscard]] Task {
 
   // For the library: what co_await does, in parts.
   detail::Child child() const {
-    if (!handle_) detail::abort_on_bad_task_use("runs or awaits a Task that is empty: never made, or moved from");
-    return {handle_, &handle_.promise()};
+    const Handle handle = checked();
+    return {handle, &handle.promise()};
   }
   T take() { return handle_.promise().take(); }
 
@@ -152,22 +170,33 @@ class [[nodiscard]] Task {
 
   class [[nodiscard]] Awaiter {
    public:
-    explicit Awaiter(Task& task) : task_(task) {}
+    explicit Awaiter(const Task& task) : handle_(task.checked()) {}
+    Awaiter(const Awaiter&) = delete;
+    Awaiter& operator=(const Awaiter&) = delete;
+    ~Awaiter() {
+      if (awaited_ != nullptr) awaited_->forget_awaiter();
+    }
     bool await_ready() const noexcept { return false; }
     template <detail::TaskPromiseType P>
     bool await_suspend(std::coroutine_handle<P> parent) {
-      const detail::Child child = task_.child();
-      child.promise->start(parent.promise().engine(), parent.promise().depth() + 1, join_, child.handle);
+      detail::TaskPromiseBase& task = handle_.promise();
+      task.watch(awaited_);
+      task.start(parent.promise().engine(), parent.promise().depth() + 1, join_, handle_);
       return join_.suspend(parent.promise().engine(), parent);
     }
-    T await_resume() { return task_.take(); }
+    T await_resume() { return handle_.promise().take(); }
 
    private:
-    Task& task_;
+    const Handle handle_;  // not the Task, which may be moved meanwhile
+    detail::TaskPromiseBase* awaited_ = nullptr;
     detail::Join join_{1};
   };
 
   explicit Task(Handle handle) : handle_(handle) {}
+  Handle checked() const {
+    if (!handle_) detail::abort_on_bad_task_use("runs or awaits a Task that is empty: never made, or moved from");
+    return handle_;
+  }
   void destroy() {
     if (const Handle handle = std::exchange(handle_, nullptr)) handle.destroy();
   }
