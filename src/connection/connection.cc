@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbena/connection/connection.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -136,8 +137,8 @@ Operation& Connection::send_with_immediate(Operation& operation, Segments local,
 }
 // The address stands for bytes that are copied while posting; no key is needed.
 Operation& Connection::send_inline(Operation& operation, std::span<const std::byte> bytes, SendFlags flags) {
-  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()),
-                            LKey{}};
+  const auto length = static_cast<std::uint32_t>(std::min<std::size_t>(bytes.size(), UINT32_MAX));  // refused there
+  const ScatterGather piece{reinterpret_cast<std::uintptr_t>(bytes.data()), length, LKey{}};
   return send(operation, bytes.empty() ? Segments{} : Segments{piece}, flags | SendFlags::Inline);
 }
 Operation& Connection::receive(Operation& operation, Segments local) {
@@ -250,8 +251,9 @@ std::vector<std::string> Connection::explain() const {
           (pool != nullptr ? "receives from a pool of " + std::to_string(pool->options().max_receives)
                            : std::to_string(q.max_receive_requests) + " receives") +
           " in flight; " + std::to_string(q.max_inline_bytes) + " bytes inline",
-      "the peer counts as dead after " + std::to_string(r.retry_count + 1) + " periods of " +
-          describe::duration(period) + " without progress",
+      r.timeout == 0 ? "requests wait for the peer's answer without end"
+                     : "the peer counts as dead after " + std::to_string(r.retry_count + 1) + " periods of " +
+                           describe::duration(period) + " without progress",
   };
   if (p.traffic_class != 0 || p.flow_label != 0)
     lines.push_back("packets carry traffic class " + std::to_string(p.traffic_class) + " (DSCP " +

@@ -23,36 +23,65 @@ constexpr Duration kLongestPause = Duration::seconds(1);
 
 }  // namespace
 
+namespace {
+
+// A number that is more than there may be, said of `name`.
+std::string beyond(std::string_view name, std::uint64_t value, std::uint64_t most, std::string_view why = {}) {
+  if (value <= most) return {};
+  return std::string(name) + " " + std::to_string(value) + ", at most " + std::to_string(most) + std::string(why);
+}
+
+// What no queue pair of the device can have; empty: nothing.
+std::string wrong_queues(const QueuePairCapabilities& queues, const DeviceInfo& device, bool pooled) {
+  if (queues.max_send_requests == 0 || (!pooled && queues.max_receive_requests == 0)) return "queues of no length";
+  if (auto wrong = beyond("max_send_requests", queues.max_send_requests, device.max_requests - 1,
+                          " (DeviceInfo::max_requests, and one is for keep-alives)");
+      !wrong.empty())
+    return wrong;
+  return pooled ? "" : beyond("max_receive_requests", queues.max_receive_requests, device.max_requests);
+}
+
+std::string wrong_reliability(const ReliabilityOptions& r, std::uint8_t most_reads) {
+  constexpr std::string_view kWhy = " (DeviceInfo::max_rd_atomic)";
+  for (const std::string& wrong :
+       {beyond("timeout", r.timeout, 31), beyond("retry_count", r.retry_count, 7), beyond("rnr_retry", r.rnr_retry, 7),
+        beyond("min_rnr_timer", r.min_rnr_timer, 31), beyond("max_rd_atomic", r.max_rd_atomic, most_reads, kWhy),
+        beyond("max_dest_rd_atomic", r.max_dest_rd_atomic, most_reads, kWhy)})
+    if (!wrong.empty()) return wrong;
+  return {};
+}
+
+std::string wrong_options(const ConnectionOptions& options, const AttachedDevice& device, ReceivePoolState* pool) {
+  const DeviceInfo& info = device.info();
+  if (auto wrong = wrong_queues(options.queues, info, pool != nullptr); !wrong.empty()) return wrong;
+  if (pool != nullptr && &pool->device() != &device)
+    return "its receive pool is of another device; make one per device";
+  if (options.keep_alive < Duration{} || options.connect_timeout < Duration{})
+    return "a negative keep_alive or connect_timeout";
+  if (auto wrong = beyond("flow label", options.flow_label, 0xfffff); !wrong.empty()) return wrong;
+  if (options.path_mtu != 0 && !wire_bytes::is_path_mtu(options.path_mtu))
+    return "path_mtu " + std::to_string(options.path_mtu) + ", which is not 256, 512, 1024, 2048 or 4096";
+  return wrong_reliability(options.reliability, info.max_rd_atomic);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine, ConnectionOptions options) {
   AttachedDevice* const device = engine.find(options.device);
   if (device == nullptr)
     return Error(ErrorCode::InvalidArgument,
                  "prepare a connection: its device is not attached to the engine");
+  return prepare(engine, *device, std::move(options));
+}
+
+Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& engine, AttachedDevice& device,
+                                                                  ConnectionOptions options) {
   ReceivePoolState* const pool = options.receive_pool != nullptr ? &options.receive_pool->state() : nullptr;
-  if (options.queues.max_send_requests == 0 || (pool == nullptr && options.queues.max_receive_requests == 0))
-    return Error(ErrorCode::InvalidArgument, "prepare a connection: queues of no length");
-  if (pool != nullptr && &pool->device() != device)
-    return Error(ErrorCode::InvalidArgument,
-                 "prepare a connection: its receive pool is of another device; make one per device");
-  if (options.keep_alive < Duration{} || options.connect_timeout < Duration{})
-    return Error(ErrorCode::InvalidArgument, "prepare a connection: a negative keep_alive or connect_timeout");
-  if (options.flow_label > 0xfffff)
-    return Error(ErrorCode::InvalidArgument, "prepare a connection: flow label " +
-                                                 std::to_string(options.flow_label) + ", at most 1048575");
-  if (options.path_mtu != 0 && !wire_bytes::is_path_mtu(options.path_mtu))
-    return Error(ErrorCode::InvalidArgument, "prepare a connection: path_mtu " + std::to_string(options.path_mtu) +
-                                                 ", which is not 256, 512, 1024, 2048 or 4096");
-  ReliabilityOptions& asked = options.reliability;
-  const std::uint8_t most = device->info().max_rd_atomic;
-  for (std::uint8_t* const reads : {&asked.max_rd_atomic, &asked.max_dest_rd_atomic})
-    if (*reads == ReliabilityOptions{}.max_rd_atomic) *reads = std::min(*reads, most);
-  if (std::max(asked.max_rd_atomic, asked.max_dest_rd_atomic) > most)
-    return Error(ErrorCode::InvalidArgument,
-                 "prepare a connection: " +
-                     (asked.max_rd_atomic > most ? "max_rd_atomic " + std::to_string(asked.max_rd_atomic)
-                                                 : "max_dest_rd_atomic " + std::to_string(asked.max_dest_rd_atomic)) +
-                     ", at most " + std::to_string(most) + " (DeviceInfo::max_rd_atomic)");
-  std::shared_ptr<ConnectionState> state{new ConnectionState(engine, *device, options)};
+  for (std::uint8_t* const reads : {&options.reliability.max_rd_atomic, &options.reliability.max_dest_rd_atomic})
+    if (*reads == ReliabilityOptions{}.max_rd_atomic) *reads = std::min(*reads, device.info().max_rd_atomic);
+  if (const std::string wrong = wrong_options(options, device, pool); !wrong.empty())
+    return Error(ErrorCode::InvalidArgument, "prepare a connection: " + wrong);
+  std::shared_ptr<ConnectionState> state{new ConnectionState(engine, device, options)};
   ChannelOptions channel_options;
   channel_options.queues = options.queues;
   channel_options.pool = pool;
@@ -60,11 +89,11 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
   channel_options.reliability = options.reliability;
   channel_options.keep_alive = options.keep_alive;
   const ProtectionDomain& domain =
-      options.protection_domain != nullptr ? *options.protection_domain : *device->state().domain;
+      options.protection_domain != nullptr ? *options.protection_domain : *device.state().domain;
   channel_options.domain = provider::PdId{domain.id()};
-  if (!domain.is_of(device->context()))
+  if (!domain.is_of(device.context()))
     return Error(ErrorCode::InvalidArgument, "prepare a connection: its protection domain is of another device");
-  auto channel = Channel::create(engine, *device, channel_options, *state);
+  auto channel = Channel::create(engine, device, channel_options, *state);
   if (!channel) return channel.error();
   state->channel_ = std::move(*channel);
   return state;
@@ -163,9 +192,20 @@ Result<void> ConnectionState::find_peer(const std::string& address, std::size_t 
   return check_reachable(remote_);
 }
 
+// Who gives up connect_to() in the middle leaves a connection that has failed.
+struct ConnectionState::Connecting {
+  ConnectionState& state;
+  ~Connecting() {
+    if (state.phase_ != Phase::Connecting) return;
+    state.drop_id();
+    state.give_up(Error(ErrorCode::Cancelled, "connect to " + state.peer_.to_string() + ": given up meanwhile"));
+  }
+};
+
 Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string address,
                                                std::vector<std::byte> private_data) {
   if (auto ok = find_peer(address, private_data.size()); !ok) co_return ok;
+  const Connecting connecting{*this};
   const Instant deadline = engine_.now() + options_.connect_timeout;
   Duration pause = kFirstPause;
   for (;;) {
@@ -344,6 +384,7 @@ void ConnectionState::tend() {
 }
 
 void ConnectionState::end_by_peer() {
+  unsent_ = channel_->sends_in_flight() != 0;
   phase_ = Phase::Closed;
   error_ = Error(ErrorCode::Disconnected, "connection with " + peer_.to_string() + ": the peer closed it");
   channel_->end(Channel::End::PeerClosed, *error_);
@@ -360,6 +401,8 @@ void ConnectionState::channel_failed() {
 // ---- Ending.
 
 Task<Result<void>> ConnectionState::established(Self /*self*/, Duration timeout) {
+  if (phase_ == Phase::Prepared)
+    co_return Error(ErrorCode::WrongState, "wait for a connection: it is prepared, and nobody connects it");
   const Instant deadline = engine_.now() + timeout;
   bool in_time = true;
   while (in_time && phase_ == Phase::Connecting) in_time = co_await changed_.wait(deadline);
@@ -375,44 +418,74 @@ Result<void> ConnectionState::status() const {
   return {};
 }
 
-Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
-  if (phase_ == Phase::Prepared) {
-    phase_ = Phase::Closed;
-    channel_->end(Channel::End::Closed, Error(ErrorCode::Flushed, "the connection was closed here"));
-    co_return {};
+// Who gives up close() in the middle leaves a connection that is closed, or one that lives.
+struct ConnectionState::Closing {
+  ConnectionState& state;
+  ~Closing() {
+    if (state.phase_ == Phase::Established || state.phase_ == Phase::Connecting) state.told_owner_ = false;
+    if (state.phase_ == Phase::Closed) state.end_channel();
   }
+};
+
+void ConnectionState::end_channel() {
+  channel_->end(Channel::End::Closed, *error_);
+  changed_.notify();
+}
+
+// Nobody is told, for nobody knows of it, or answers.
+void ConnectionState::end_here() {
+  phase_ = Phase::Closed;
+  error_ = closed_here();
+  drop_id();
+  end_channel();
+}
+
+Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
+  const Instant deadline = engine_.now() + timeout;
+  const Closing closing{*this};
+  Result<void> outcome;
+  if (phase_ == Phase::Prepared) end_here();
   if (phase_ == Phase::Connecting) {
     told_owner_ = true;
-    auto ok = co_await established(self, timeout);
-    if (!ok) co_return ok;
+    outcome = co_await established(self, timeout);
+    if (phase_ == Phase::Connecting) end_here();
   }
-  if (phase_ == Phase::Closed) co_return {};
-  if (phase_ != Phase::Established) co_return status();
+  if (phase_ == Phase::Established) outcome = co_await leave(deadline, timeout);
+  while (phase_ == Phase::Closed && !channel_->ended())  // somebody else's close() is under way
+    if (!co_await changed_.wait(deadline)) co_return close_timeout("not over", timeout);
+  if (phase_ == Phase::Broken) co_return status();  // it was destroyed, among others
+  co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
+  co_return outcome;
+}
+
+// All that was sent is done, or the time is up; then the peer is told.
+Task<Result<void>> ConnectionState::leave(Instant deadline, Duration timeout) {
   told_owner_ = true;
-  const Instant deadline = engine_.now() + timeout;
   bool in_time = true;
   channel_->tell_when_sent();
   while (in_time && phase_ == Phase::Established && channel_->sends_in_flight() != 0)
     in_time = co_await changed_.wait(deadline);
-  if (phase_ == Phase::Broken) co_return status();
-  if (phase_ == Phase::Closed) co_return {};
+  if (phase_ == Phase::Closed && unsent_) co_return status();
+  if (phase_ != Phase::Established) co_return {};  // or close() says why
   const bool sent = channel_->sends_in_flight() == 0;
   phase_ = Phase::Closed;
-  const Error here(ErrorCode::Flushed, "the connection was closed here");
-  error_ = here;
+  error_ = closed_here();
   channel_->settle();
   if (described_)
     peer_is_gone_ = true;  // nobody to tell
   else
     static_cast<void>(context().disconnect(*id_));
   while (in_time && phase_ == Phase::Closed && !peer_is_gone_) in_time = co_await changed_.wait(deadline);
-  if (phase_ == Phase::Broken) co_return status();  // it was destroyed
-  channel_->end(Channel::End::Closed, here);
-  co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
+  if (phase_ == Phase::Broken) co_return {};
+  end_channel();
   if (sent && peer_is_gone_) co_return {};
-  co_return Error(ErrorCode::TimedOut, "close the connection with " + peer_.to_string() + ": " +
-                                        (sent ? "no answer" : "not everything was sent") + " within " +
-                                        describe::duration(timeout));
+  co_return close_timeout(sent ? "no answer" : "not everything was sent", timeout);
+}
+
+Error ConnectionState::closed_here() { return {ErrorCode::Flushed, "the connection was closed here"}; }
+Error ConnectionState::close_timeout(const std::string& what, Duration after) const {
+  return {ErrorCode::TimedOut, "close the connection with " + peer_.to_string() + ": " + what + " within " +
+                                   describe::duration(after)};
 }
 
 }  // namespace verbena

@@ -18,6 +18,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
  public:
   // In phase Prepared.
   static Result<std::shared_ptr<ConnectionState>> prepare(EngineState& engine, ConnectionOptions options);
+  static Result<std::shared_ptr<ConnectionState>> prepare(EngineState& engine, AttachedDevice& device,
+                                                          ConnectionOptions options);
   ~ConnectionState() override;
   // The connection is being destroyed: ends what is in flight, and tells it, while the owner still points here; then
   // leaves the device. Only those who wait below still hold this; they end as Cancelled. May be repeated.
@@ -71,6 +73,13 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   void on_rejected(const provider::Event& event);
   void on_disconnected();
   void end_by_peer();
+  struct Connecting;
+  struct Closing;
+  Task<Result<void>> leave(Instant deadline, Duration timeout);
+  void end_here();
+  void end_channel();
+  static Error closed_here();
+  Error close_timeout(const std::string& what, Duration after) const;
   bool closed() const { return phase_ == ConnectionPhase::Closed || phase_ == ConnectionPhase::Broken; }
   void give_up(Error error);
   void adopt(provider::ConnectionId id);
@@ -94,6 +103,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   std::uint32_t asked_mtu_ = 0;
   bool peer_is_gone_ = false;  // it closed, or never answered: nothing to tell it
   bool told_owner_ = false;
+  bool unsent_ = false;  // the peer closed, and not everything was sent
   Endpoint peer_;
   Gid remote_;
   std::optional<provider::ConnectionId> id_;

@@ -28,8 +28,8 @@ Result<ConnectionDescription> ConnectionState::describe(std::span<const std::byt
 }
 
 Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
-  peer_.host = peer.address.gid.to_string();
-  const std::string what = "connect to " + peer_.host + " by its description: ";
+  const std::string host = peer.address.gid.to_string();
+  const std::string what = "connect to " + host + " by its description: ";
   if (phase_ != ConnectionPhase::Prepared)
     return Error(ErrorCode::WrongState, what + "this connection was used already");
   const std::string wrong = peer.address.mtu != 0 ? wire_bytes::impossible_field(peer.address) : "MTU is 0";
@@ -38,6 +38,7 @@ Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
   if (!own) return own.error();
   if (peer.address.gid == own->address.gid && peer.address.qpn == own->address.qpn)
     return Error(ErrorCode::InvalidArgument, what + "it is the description of this side; give it to the peer");
+  peer_.host = host;
   if (auto ok = check_reachable(peer.address.gid); !ok) return ok;
   remote_ = peer.address.gid;
   described_ = true;

@@ -42,10 +42,11 @@ void Reconnector::on_failure(std::function<void(const Error&, std::uint32_t, Dur
 }
 
 Duration Reconnector::pause_after(std::uint32_t failures) {
-  Duration pause = policy_.first_pause;
-  for (std::uint32_t i = 1; i < failures && pause < policy_.longest_pause; ++i) pause = pause * 2;
-  pause = std::min(pause, policy_.longest_pause);
-  const auto half = static_cast<std::uint64_t>(std::max<std::int64_t>(pause.ns / 2, 0));
+  const Duration longest = std::max(policy_.longest_pause, Duration{});
+  Duration pause = std::clamp(policy_.first_pause, Duration{}, longest);
+  for (std::uint32_t i = 1; i < failures && pause < longest; ++i)
+    pause = pause.ns > longest.ns / 2 ? longest : pause * 2;
+  const auto half = static_cast<std::uint64_t>(pause.ns / 2);
   const std::uint64_t drawn = engine_.state().first().context().random() % (half + 1);
   return Duration{pause.ns - static_cast<std::int64_t>(drawn)};
 }
@@ -59,21 +60,17 @@ Error Reconnector::final_error(const std::string& reason) const {
 Result<Connection> Reconnector::connect() {
   attempts_ = 0;
   const Instant end = engine_.now() + policy_.give_up_after;
-  for (;;) {
-    if (stopped_.load()) {
-      const std::string why = last_error_ ? "; the last attempt: " + last_error_->to_string() : "";
-      return Error(ErrorCode::Cancelled, "connect to " + address_ + ": stopped after " + std::to_string(attempts_) +
-                                             " attempts" + why);
-    }
+  while (!stopped_.load()) {
     ConnectionOptions options = options_;
     options.connect_timeout = std::min(options.connect_timeout, std::max(end - engine_.now(), Duration{}));
     ++attempts_;
     auto connection = Connection::connect(engine_, address_, options, private_data_);
-    if (connection) {
+    if (connection)
       last_error_.reset();
-      return connection;
-    }
-    last_error_ = connection.error();
+    else
+      last_error_ = connection.error();
+    if (stopped_.load()) break;
+    if (connection) return connection;
     if (!is_curable(*last_error_)) return *last_error_;
     if (policy_.max_attempts != 0 && attempts_ >= policy_.max_attempts)
       return final_error("gave up as the policy says");
@@ -83,6 +80,9 @@ Result<Connection> Reconnector::connect() {
     if (on_failure_) on_failure_(*last_error_, attempts_, pause);
     engine_.run_until([this] { return stopped_.load(); }, next);
   }
+  const std::string why = last_error_ ? "; the last attempt: " + last_error_->to_string() : "";
+  return Error(ErrorCode::Cancelled,
+               "connect to " + address_ + ": stopped after " + std::to_string(attempts_) + " attempts" + why);
 }
 
 Result<Connection> connect_with_retry(ProgressEngine& engine, std::string_view address,

@@ -197,5 +197,28 @@ TEST(Description, a_memory_of_the_peer_travels_as_text) {
   expect_error(RemoteMemory::parse("text"), ErrorCode::InvalidArgument, "position 0");
 }
 
+TEST(Description, one_that_is_refused_changes_nothing) {
+  test::Pair pair;
+  Connection near = pair.connect();
+  const Endpoint before = near.peer();
+  ConnectionDescription other;
+  other.address = {Gid::from_ipv4(127, 9, 8, 7), Qpn{77}, Psn{1}, 1024};
+  expect_error(near.connect_to(other), ErrorCode::WrongState);
+  EXPECT_EQ(near.peer(), before) << near.peer().to_string() << ", was " << before.to_string();
+}
+
+TEST(Description, one_that_is_refused_leaves_the_peer_of_another_that_was_taken) {
+  test::Pair pair;
+  Connection a = must(Connection::prepare(pair.engine)),
+             b = must(Connection::prepare(pair.engine, {.device = &pair.server}));
+  must(a.connect_to(must(b.describe())));
+  must(b.connect_to(must(a.describe())));
+  const Endpoint before = a.peer();
+  ConnectionDescription other = must(b.describe());
+  other.address.gid = Gid::from_ipv4(127, 9, 8, 7);
+  expect_error(a.connect_to(other), ErrorCode::WrongState);
+  EXPECT_EQ(a.peer(), before);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <limits>
 #include <memory>
 #include <stdexcept>
 
@@ -266,6 +267,67 @@ TEST(MistakesDeathTest, a_callback_that_throws_while_a_destructor_drains_ends_th
   operation.cancel();
   EXPECT_THROW(static_cast<void>(operation.wait()), std::runtime_error);
   EXPECT_TRUE(operation.done());
+}
+
+TEST(Mistakes, inline_bytes_beyond_4_gib_are_refused) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 32) + 8;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  {
+    Pair pair;
+    Connection near = pair.connect();
+    MemoryRegion inbox = must(pair.server.allocate_memory(64));
+    Operation receive = pair.far_end().receive(inbox.local());
+    expect_error(near.send_inline({static_cast<const std::byte*>(memory), kBytes}).wait(), ErrorCode::InvalidArgument);
+    pair.engine.run_until([&] { return receive.done(); }, Duration::milliseconds(50));
+    EXPECT_FALSE(receive.done() && !receive.error()) << "a message of " << receive.result()->bytes << " bytes came";
+  }
+  ::munmap(memory, kBytes);
+}
+
+TEST(Mistakes, queues_of_absurd_length_are_refused) {
+  Pair pair;
+  for (const std::uint32_t length :
+       {std::numeric_limits<std::uint32_t>::max(), std::numeric_limits<std::uint32_t>::max() - 1, 1u << 31}) {
+    ConnectionOptions options;
+    options.queues.max_send_requests = length;
+    expect_error(Connection::prepare(pair.engine, options), ErrorCode::InvalidArgument, "max_send_requests");
+    options = {};
+    options.queues.max_receive_requests = length;
+    expect_error(Connection::prepare(pair.engine, options), ErrorCode::InvalidArgument, "max_receive_requests");
+  }
+}
+
+TEST(Mistakes, queues_as_long_as_the_device_says_are_made_and_longer_ones_named) {
+  Pair pair;
+  ConnectionOptions options;
+  options.queues.max_receive_requests = pair.client.info().max_requests;
+  options.queues.max_send_requests = pair.client.info().max_requests - 1;
+  must(Connection::prepare(pair.engine, options));
+  ++options.queues.max_send_requests;
+  expect_error(Connection::prepare(pair.engine, options), ErrorCode::InvalidArgument, "one is for keep-alives");
+}
+
+TEST(Mistakes, reliability_for_ever_is_explained_as_such) {
+  Pair pair;
+  ConnectionOptions options;
+  options.reliability.timeout = 0;
+  const Connection near = pair.connect(options);
+  EXPECT_THAT(near.explain(), ::testing::Contains("requests wait for the peer's answer without end"));
+}
+
+TEST(Mistakes, reliability_that_no_queue_pair_has_is_refused) {
+  Pair pair;
+  const auto with = [](auto change) {
+    ConnectionOptions options;
+    change(options.reliability);
+    return options;
+  };
+  const ConnectionOptions all[] = {
+      with([](ReliabilityOptions& r) { r.timeout = 32; }), with([](ReliabilityOptions& r) { r.retry_count = 8; }),
+      with([](ReliabilityOptions& r) { r.rnr_retry = 8; }), with([](ReliabilityOptions& r) { r.min_rnr_timer = 32; })};
+  for (const ConnectionOptions& options : all)
+    expect_error(Connection::prepare(pair.engine, options), ErrorCode::InvalidArgument, ", at most ");
 }
 
 }  // namespace

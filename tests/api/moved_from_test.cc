@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was moved from is used: the program ends, and says which object it was.
+#include <optional>
 #include <vector>
 
 #include "test_pair.h"
@@ -128,6 +129,19 @@ TEST(MovedFrom, memory_buffers_and_messages_are_empty) {
   EXPECT_TRUE(buffer.empty());
   EXPECT_EQ(buffer.local().length, 0u);
   buffer.release();
+}
+
+TEST(MovedFrom, a_device_that_is_moved_keeps_its_listener) {
+  std::optional<Device> server;  // outlives the engine
+  Device client = must(Device::open()), first = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(client));
+  must(engine.add(first));
+  Listener listener = must(Listener::create(engine, {.device = &first}));
+  server = std::move(first);
+  std::optional<Connection> accepted;
+  listener.on_request([&] { accepted = must(listener.poll_request()->accept()); });
+  Connection near = must(Connection::connect(engine, listener.address().to_string()));
+  must(accepted->wait_established());
 }
 
 }  // namespace

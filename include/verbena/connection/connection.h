@@ -33,7 +33,8 @@ inline constexpr std::size_t kMaxAcceptPrivateData = 196;
 inline constexpr std::size_t kMaxRejectPrivateData = 148;
 
 struct ConnectionOptions {
-  QueuePairCapabilities queues{};                 // work that can be in flight at once
+  // Work that can be in flight at once. One send less than DeviceInfo::max_requests: that is for keep-alives.
+  QueuePairCapabilities queues{};
   ReliabilityOptions reliability{};               // a dead peer is noticed within a second by default
   Device* device = nullptr;                       // one of the engine's; nullptr: its first
   ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
@@ -87,7 +88,9 @@ class Connection {
   // A connection to be: receives may be started before connect_to() or ConnectionRequest::accept(), so that none of the
   // peer's messages finds no receive.
   static Result<Connection> prepare(ProgressEngine& engine, const ConnectionOptions& options = {});
-  // As connect(). When it fails, the connection is spent, and private_data() holds what came with a rejection.
+  // As connect(). When it fails after something was sent, the connection is spent, and private_data() holds what came
+  // with a rejection; before, as with an address that is none, it is prepared still. Given up meanwhile (the task is
+  // destroyed, an exception of a callback leaves through this), it ends as Cancelled.
   Result<void> connect_to(std::string_view address, std::span<const std::byte> private_data = {});
   // ---- Without connection management. Each side prepares a connection, hands describe() to the other by whatever way
   // there is, and gives what it got to connect_to(). Neither waits for the other: a connection is Established as soon
@@ -108,7 +111,7 @@ class Connection {
                                              const ConnectionOptions& options = {});
 
   // Drives the engine until the handshake is over. It succeeded even when the peer has closed the connection since.
-  // Errors: the reason it failed, TimedOut.
+  // Errors: the reason it failed, TimedOut, WrongState (it is prepared, and nobody connects it).
   Result<void> wait_established(Duration timeout = Duration::seconds(5));
 
   // ---- The same to be awaited: co_await Connection::async_connect(engine, "127.0.0.1:7471"). Nothing is sent before;
@@ -184,8 +187,10 @@ class Connection {
 
   // ---- Ending.
   // Waits until everything sent is done, tells the peer, waits for its answer. Receives in flight end as Flushed.
-  // Errors: whatever broke the connection before, TimedOut (the peer did not answer; it is closed here all the same),
-  // Cancelled (a callback destroyed it meanwhile).
+  // Errors: whatever broke the connection before, Disconnected (the peer closed before everything was sent), TimedOut
+  // (the peer did not answer; it is closed here all the same), Cancelled (a callback destroyed it meanwhile).
+  // Given up before everything is sent (the task is destroyed, an exception of a callback leaves through this), the
+  // connection lives on; later it is closed. Called twice, both wait for the end.
   Result<void> close(Duration timeout = Duration::seconds(2));
   ConnectionPhase phase() const;
   // Neither prepared, connecting nor established.

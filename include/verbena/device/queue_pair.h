@@ -43,11 +43,12 @@ struct QueuePairAddress {
 
 // How hard a reliable queue pair tries, and what it lets the peer do.
 struct ReliabilityOptions {
-  std::uint8_t timeout = 14;  // code: 4.096 us * 2^timeout without progress count as one period (14: 67 ms)
+  // Code: 4.096 us * 2^timeout without progress count as one period (14: 67 ms); at most 31; 0: one that never ends.
+  std::uint8_t timeout = 14;
   std::uint8_t retry_count = 7;  // periods after the first before RetryExceeded; 0..7
   std::uint8_t rnr_retry = 7;    // RNR answers before RnrRetryExceeded; 0..6, 7: for ever
   std::uint8_t min_rnr_timer =
-      12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms)
+      12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms); at most 31
   // At most DeviceInfo::max_rd_atomic each; to a connection 16 is that, where less. Of its two ends' the smaller holds.
   std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
   std::uint8_t max_dest_rd_atomic = 16;  // READ and atomics of the peer we serve at once

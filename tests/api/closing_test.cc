@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// close() in every phase, given up in the middle, twice at once; and connections that nobody confirms or connects.
+#include <optional>
+#include <stdexcept>
+
+#include "test_pair.h"
+#include "verbena/testing/virtual_network.h"
+
+namespace verbena {
+namespace {
+
+using test::expect_error;
+using test::must;
+using test::Pair;
+using verbena::testing::VirtualHost;
+using verbena::testing::VirtualNetwork;
+
+constexpr Duration kMs = Duration::milliseconds(1);
+
+Task<int> at_once(int value) { co_return value; }
+
+struct Unconfirmed {
+  Unconfirmed() {
+    Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+    listener.on_request([&] {
+      accepted = must(listener.poll_request()->accept());
+      client.pause();
+    });
+    client.engine().spawn([](VirtualHost host) -> Task<void> {
+      const auto connection = co_await Connection::async_connect(host.engine(), "10.0.0.1:7471");
+      co_await host.engine().sleep(Duration::seconds(1000));
+    }(client));
+    must(network.run_until([&] { return accepted.has_value(); }));
+  }
+  VirtualNetwork network = must(VirtualNetwork::create(3));
+  VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  std::optional<Connection> accepted;
+};
+
+TEST(Close, of_a_connection_that_is_not_confirmed_in_time_closes_it_all_the_same) {
+  Unconfirmed world;
+  Connection& connection = *world.accepted;
+  ASSERT_EQ(connection.phase(), ConnectionPhase::Connecting);
+  MemoryRegion inbox = must(world.server.device().allocate_memory(64));
+  Operation receive = connection.receive(inbox.local());
+  expect_error(connection.close(kMs), ErrorCode::TimedOut);
+  EXPECT_TRUE(connection.closed()) << to_string(connection.phase());
+  must(world.network.run_for(kMs));
+  EXPECT_TRUE(receive.done());
+}
+
+TEST(Close, of_a_prepared_connection_has_a_status) {
+  Pair pair;
+  Connection connection = must(Connection::prepare(pair.engine));
+  must(connection.close());
+  ASSERT_TRUE(connection.closed());
+  EXPECT_FALSE(connection.status()) << "closed, and status() says nothing";
+}
+
+TEST(Close, of_a_prepared_connection_has_told_its_receives) {
+  Pair pair;
+  Connection connection = must(Connection::prepare(pair.engine));
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = connection.receive(inbox.local());
+  must(connection.close());
+  EXPECT_TRUE(receive.done());
+}
+
+TEST(Established, a_prepared_connection_that_nobody_connects_is_not_established) {
+  Pair pair;
+  Connection connection = must(Connection::prepare(pair.engine));
+  EXPECT_FALSE(connection.wait_established(kMs * 10)) << "phase " << to_string(connection.phase());
+}
+
+TEST(Established, a_connection_closed_before_it_was_connected_is_not_established) {
+  Pair pair;
+  Connection connection = must(Connection::prepare(pair.engine));
+  must(connection.close());
+  EXPECT_FALSE(connection.wait_established(kMs * 10)) << "phase " << to_string(connection.phase());
+}
+
+TEST(Close, that_is_given_up_leaves_no_receive_in_flight_for_ever) {
+  Pair pair;
+  Connection near = pair.connect({.keep_alive = {}});
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = near.receive(inbox.local());
+  const auto first = pair.engine.run(when_any(near.async_close(Duration::seconds(1)), at_once(1)));
+  ASSERT_EQ(first.index(), 1u);
+  ASSERT_TRUE(near.closed());
+  EXPECT_TRUE(pair.engine.run_until([&] { return receive.done(); }, Duration::seconds(3)))
+      << "phase " << to_string(near.phase());
+}
+
+TEST(Close, that_is_given_up_while_it_waits_for_sends_does_not_silence_on_closed) {
+  Pair pair;
+  Connection near = pair.connect();
+  int told = 0;
+  near.on_closed([&] { ++told; });
+  MemoryRegion out = must(pair.client.allocate_memory(64));
+  Operation send = near.send(out.local());  // no receive there: it waits
+  const auto first = pair.engine.run(when_any(near.async_close(Duration::seconds(5)), at_once(1)));
+  ASSERT_EQ(first.index(), 1u);
+  ASSERT_EQ(near.phase(), ConnectionPhase::Established);
+  pair.accepted.clear();
+  pair.engine.run_until([&] { return near.closed(); }, Duration::seconds(10));
+  ASSERT_TRUE(near.closed());
+  pair.engine.run_until([&] { return told != 0; }, Duration::seconds(1));
+  EXPECT_EQ(told, 1);
+}
+
+// "Waits until everything sent is done": it was not.
+TEST(Close, says_when_the_peer_closed_before_everything_was_sent) {
+  Pair pair;
+  Connection near = pair.connect();
+  MemoryRegion out = must(pair.client.allocate_memory(64));
+  Operation send = near.send(out.local());  // no receive there: it waits
+  pair.engine.spawn([](Pair& on) -> Task<void> {
+    co_await on.engine.sleep(kMs * 20);
+    on.accepted.clear();
+  }(pair));
+  const auto closed = near.close(Duration::seconds(5));
+  pair.engine.run_until([&] { return send.done(); }, Duration::seconds(5));
+  ASSERT_TRUE(send.error() != nullptr);
+  EXPECT_FALSE(closed) << "success, and the message ended as " << send.error()->to_string();
+}
+
+// The second returns while the first still waits for what was sent.
+TEST(Close, twice_at_once_both_wait_for_the_end) {
+  VirtualNetwork network = must(VirtualNetwork::create(7, {.delay = kMs * 10}));
+  VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  std::optional<Connection> accepted;
+  listener.on_request([&] { accepted = must(listener.poll_request()->accept()); });
+  Connection near = must(Connection::connect(client.engine(), "10.0.0.1:7471"));
+  MemoryRegion inbox = must(client.device().allocate_memory(64));
+  Operation receive = near.receive(inbox.local());
+  Task<Result<void>> first = near.async_close();
+  std::optional<bool> done_at_second;
+  const auto second = [](Connection& c, Operation& op, std::optional<bool>& seen) -> Task<Result<void>> {
+    auto ok = co_await c.async_close();
+    seen = op.done();
+    co_return ok;
+  };
+  const auto both = client.engine().run(when_all(std::move(first), second(near, receive, done_at_second)));
+  EXPECT_TRUE(std::get<0>(both));
+  ASSERT_TRUE(done_at_second);
+  EXPECT_TRUE(*done_at_second) << "close() returned, and a receive is in flight";
+}
+
+// Connection::close(timeout): the handshake and the end together.
+TEST(Close, takes_no_longer_than_it_was_given) {
+  Unconfirmed world;
+  Connection& connection = *world.accepted;
+  const Instant begun = world.network.now();
+  world.server.engine().spawn([](VirtualHost host, VirtualHost peer, Connection& its) -> Task<void> {
+    co_await host.engine().sleep(kMs * 90);
+    peer.resume();
+    while (its.phase() == ConnectionPhase::Connecting) co_await host.engine().sleep(Duration::microseconds(1));
+    peer.crash();  // what is on its way now is lost
+  }(world.server, world.client, connection));
+  expect_error(connection.close(kMs * 100), ErrorCode::TimedOut);
+  EXPECT_LE((world.network.now() - begun).ns, (kMs * 110).ns);
+}
+
+TEST(ConnectTo, an_address_that_is_none_leaves_a_connection_that_can_be_connected) {
+  Pair pair;
+  Connection connection = must(Connection::prepare(pair.engine));
+  expect_error(connection.connect_to("no port"), ErrorCode::InvalidArgument);
+  EXPECT_EQ(connection.phase(), ConnectionPhase::Prepared);
+  must(connection.connect_to(pair.listener->address().to_string()));
+}
+
+Task<void> throws_after(ProgressEngine& engine, Duration time) {
+  if (time > Duration{}) co_await engine.sleep(time);
+  throw std::runtime_error("out of a task");
+}
+
+// Somebody else's exception leaves through close().
+TEST(Throwing, out_of_close_leaves_a_connection_that_ends) {
+  VirtualNetwork network = must(VirtualNetwork::create(5));
+  VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  std::optional<Connection> accepted;
+  listener.on_request([&] { accepted = must(listener.poll_request()->accept()); });
+  Connection near = must(Connection::connect(client.engine(), "10.0.0.1:7471", {.keep_alive = {}}));
+  MemoryRegion inbox = must(client.device().allocate_memory(64));
+  Operation receive = near.receive(inbox.local());
+  client.engine().spawn(throws_after(client.engine(), {}));
+  EXPECT_THROW(static_cast<void>(near.close()), std::runtime_error);
+  must(network.run_for(Duration::seconds(60)));
+  EXPECT_TRUE(near.closed());
+  EXPECT_TRUE(receive.done()) << "phase " << to_string(near.phase());
+}
+
+TEST(Throwing, out_of_connect_to_leaves_a_connection_that_ends) {
+  VirtualNetwork network = must(VirtualNetwork::create(6));
+  VirtualHost client = must(network.add_host());
+  Connection near = must(Connection::prepare(client.engine(), {.connect_timeout = Duration::seconds(1)}));
+  client.engine().spawn(throws_after(client.engine(), kMs));
+  EXPECT_THROW(static_cast<void>(near.connect_to("10.0.0.9:7471")), std::runtime_error);
+  must(network.run_for(Duration::seconds(120)));
+  EXPECT_TRUE(near.closed()) << "phase " << to_string(near.phase());
+  static_cast<void>(near.close());
+  EXPECT_TRUE(near.closed()) << "phase " << to_string(near.phase());
+}
+
+}  // namespace
+}  // namespace verbena
