@@ -145,6 +145,8 @@ void Channel::tend() {
   if (overran()) {
     end(End::Failed, Error(ErrorCode::ConnectionLost, "connection with " + owner_.peer_name() +
                                                           ": the completion queue that it shares overran"));
+    // A callback may throw: the next run goes on behind it.
+    if (sends_in_flight() + receives_.in_flight() != 0) engine_.tend_soon(key_);
     if (!fail_what_is_lost()) return;
   }
   if (reported_ && !end_) end(End::Failed, *reported_);

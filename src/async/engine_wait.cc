@@ -125,7 +125,8 @@ void EngineState::sleep(Instant until) {
 void EngineState::arm_timer(Instant until) {
   itimerspec when{};
   if (!until.is_never()) {
-    const std::int64_t ns = std::max<std::int64_t>((until - now()).ns, 1);
+    const Instant begun = now();
+    const std::int64_t ns = until <= begun ? 1 : (until - begun).ns;
     when.it_value.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
     when.it_value.tv_nsec = ns % 1'000'000'000;
   }

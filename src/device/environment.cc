@@ -75,6 +75,17 @@ std::optional<std::vector<std::uint32_t>> parse_users(std::string_view text) {
   }
 }
 
+namespace {
+
+// NotFound is said of devices alone.
+Error no_file(int number, std::string what) {
+  const Error error = Error::from_errno(number, std::move(what));
+  if (error.code() != ErrorCode::NotFound) return error;
+  return {ErrorCode::IoError, error.context(), error.native(), error.domain()};
+}
+
+}  // namespace
+
 Result<std::string> file_of_own(const std::string& name) {
   const std::string own = "-" + std::to_string(::getpid()) + "-";
   const std::size_t slash = name.rfind('/');
@@ -89,10 +100,7 @@ Result<std::string> file_of_own(const std::string& name) {
     }
     // An earlier process of this number, or one of another container, may have its files there.
     if (errno == EEXIST) continue;
-    const Error error = Error::from_errno(errno, "make the file " + candidate);
-    // NotFound is said of devices alone.
-    if (error.code() != ErrorCode::NotFound) return error;
-    return Error(ErrorCode::IoError, error.context(), error.native(), error.domain());
+    return no_file(errno, "make the file " + candidate);
   }
 }
 
@@ -170,7 +178,7 @@ CounterFile::~CounterFile() {
 
 Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& folder, provider::Context& context) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return Error::from_errno(errno, "make the folder of VERBENA_COUNTERS, " + folder);
+    return no_file(errno, "make the folder of VERBENA_COUNTERS, " + folder);
   auto file = file_of_own(folder + "/device");
   if (!file) return std::move(file).error();
   auto writer = std::make_unique<Writer>(std::move(*file), context);

@@ -5,6 +5,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,7 +94,12 @@ void RegistrationCacheCore::drop(const Region& region) {
 }
 
 Result<void> RegistrationCacheCore::make_room(std::size_t bytes, std::vector<Region>& dropped) {
-  while (is_full(bytes) && !unused_.empty()) {
+  const std::uint64_t in_use = std::accumulate(
+      unused_.begin(), unused_.end(), bytes_,
+      [](std::uint64_t sum, const Region& region) { return sum - region->region.size(); });
+  const bool fits = by_begin_.size() - unused_.size() < options_.max_regions && bytes <= options_.max_bytes &&
+                    in_use <= options_.max_bytes - bytes;
+  while (fits && is_full(bytes) && !unused_.empty()) {
     dropped.push_back(unused_.front());
     drop(dropped.back());
     ++evictions_;
@@ -107,6 +113,8 @@ Result<void> RegistrationCacheCore::make_room(std::size_t bytes, std::vector<Reg
 
 Result<Registration> RegistrationCacheCore::acquire(std::span<std::byte> memory) {
   if (memory.empty()) return Error(ErrorCode::InvalidArgument, "register memory in the cache: 0 bytes");
+  if (end_of(memory) < begin_of(memory))
+    return Error(ErrorCode::InvalidArgument, "register memory in the cache: address + length wraps past 2^64");
   std::vector<Region> dropped;  // goes after the lock
   const std::lock_guard guard(mutex_);
   if (const Region found = find(memory)) {
@@ -140,6 +148,7 @@ void RegistrationCacheCore::release(const Region& region) {
 }
 
 void RegistrationCacheCore::forget(std::span<std::byte> memory) {
+  if (memory.empty()) return;
   std::vector<Region> touched;
   const std::lock_guard guard(mutex_);
   for (auto at = by_begin_.lower_bound(end_of(memory)); at != by_begin_.begin();) {

@@ -74,5 +74,13 @@ TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
   EXPECT_EQ(precious(), "precious");
 }
 
+TEST(Environment, a_folder_of_counters_that_cannot_be_made_is_no_missing_device) {
+  ::setenv("VERBENA_COUNTERS", "/nonexistent/deeper/still", 1);
+  const auto opened = Device::open();
+  ::unsetenv("VERBENA_COUNTERS");
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().code(), ErrorCode::NotFound) << opened.error().to_string();
+}
+
 }  // namespace
 }  // namespace verbena

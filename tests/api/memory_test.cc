@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <limits>
 #include <thread>
 
 #include "test_pair.h"
@@ -328,6 +329,39 @@ TEST(Deregistered, while_a_send_of_ours_reads_it_fails_that_send) {
   expect_error(near.status(), ErrorCode::LocalProtectionError, "WRITE");
   MemoryRegion fresh = must(pair.client.allocate_memory(64));
   must(other.write(fresh.local(), lent.remote()).wait());
+}
+
+TEST(RegistrationCache, what_can_never_have_room_takes_nobodys) {
+  Device device = must(Device::open());
+  RegistrationCache cache(device.protection_domain(), {.max_bytes = 1 << 16});
+  std::vector<std::byte> memory(1 << 17);
+  for (std::size_t i = 0; i < 8; ++i) static_cast<void>(must(cache.acquire(std::span(memory).subspan(i * 4096, 4096))));
+  ASSERT_EQ(cache.statistics().regions, 8u);
+  expect_error(cache.acquire(memory), ErrorCode::ResourceExhausted);
+  EXPECT_EQ(cache.statistics().regions, 8u) << cache.statistics().evictions << " evicted for nothing";
+}
+
+TEST(RegistrationCache, a_range_that_wraps_is_refused) {
+  Device device = must(Device::open());
+  MemoryRegion pages = must(device.allocate_memory(8192));
+  const std::span<std::byte> wraps(pages.data() + 64, std::numeric_limits<std::size_t>::max() - 16);
+  expect_error(device.register_memory(wraps), ErrorCode::InvalidArgument);
+  const std::span<std::byte> aligned(pages.data(), std::numeric_limits<std::size_t>::max());
+  expect_error(device.register_memory(aligned), ErrorCode::InvalidArgument);
+  RegistrationCache cache(device.protection_domain());
+  expect_error(cache.acquire(aligned), ErrorCode::InvalidArgument);
+  const Registration kept = must(cache.acquire(pages.bytes()));
+  expect_error(cache.acquire(wraps), ErrorCode::InvalidArgument);
+  expect_error(cache.acquire(aligned), ErrorCode::InvalidArgument);
+}
+
+TEST(RegistrationCache, forgetting_an_empty_range_touches_nothing) {
+  Device device = must(Device::open());
+  RegistrationCache cache(device.protection_domain());
+  std::vector<std::byte> memory(8192);
+  static_cast<void>(must(cache.acquire(memory)));
+  cache.forget(std::span(memory).subspan(100, 0));
+  EXPECT_EQ(cache.statistics().regions, 1u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Who sleeps is woken, each time, by whatever way the peer wakes it: often enough that its bell is rung.
 #include <array>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -85,6 +86,13 @@ TEST_P(Sleeping, of_two_threads_that_wait_for_a_device_one_is_woken) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(overslept.load(), 0);
+}
+
+TEST(Sleeping, a_wait_until_long_ago_returns) {
+  test::Pair pair;  // two devices: the engine sleeps itself
+  pair.engine.run_until([] { return false; }, Duration::milliseconds(20));
+  for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()})
+    for (int i = 0; i < 100; ++i) pair.engine.wait(Instant{ns});
 }
 
 }  // namespace
