@@ -91,6 +91,23 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   return &peer;
 }
 
+// A peer that goes, whichever way the frame is left, unless it has become one of them.
+class ReceiverEnd::Seat {
+ public:
+  Seat(ReceiverEnd& end, PeerId id) : end_(end), id_(id) {}
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+  ~Seat() {
+    if (!kept_) end_.remove(id_);
+  }
+  PeerId keep() { return kept_ = true, id_; }
+
+ private:
+  ReceiverEnd& end_;
+  const PeerId id_;
+  bool kept_ = false;
+};
+
 // Its connection goes before the protocol's memory. That runs the engine, and it has its seat until then: others come,
 // and it may be removed inside.
 void ReceiverEnd::remove(PeerId id) {
@@ -152,19 +169,16 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   auto added = add_peer();
   if (!added) return refuse(added.error());
   ReceiverPeer& peer = **added;
+  Seat seat(*this, peer.id());
   const Offer ours = our_offer(&peer, &*theirs);
   auto accepted = request.accept(std::move(*peer.connection_), ours.to_bytes());
-  if (!accepted) {
-    remove(peer.id());
-    return accepted.error();
-  }
+  if (!accepted) return accepted.error();
   *peer.connection_ = std::move(*accepted);
   if (auto ok = begin(peer, ours, *theirs); !ok) {
     ++counters_.peers_refused;
-    remove(peer.id());
     return Error(ok.error().code(), what + ok.error().context());
   }
-  return peer.id();
+  return seat.keep();
 }
 
 Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/, std::string address) {
@@ -174,6 +188,7 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/,
   auto added = add_peer();
   if (!added) co_return added.error();
   ReceiverPeer& peer = **added;
+  Seat seat(*this, peer.id());
   const Offer ours = our_offer(&peer, nullptr);
   const auto bytes = ours.to_bytes();
   auto ok = co_await peer.connection_->async_connect_to(address, bytes);
@@ -184,9 +199,8 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/,
     if (ok) ok = begin(peer, ours, *theirs);
     if (!ok) ok = Error(ok.error().code(), what + ok.error().context());
   }
-  if (ok) co_return peer.id();
-  remove(peer.id());
-  co_return ok.error();
+  if (!ok) co_return ok.error();
+  co_return seat.keep();
 }
 
 bool ReceiverEnd::disconnect(PeerId id) {

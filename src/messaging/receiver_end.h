@@ -224,6 +224,7 @@ class ReceiverEnd {
   struct Tick : detail::Resumption {
     ReceiverEnd* end = nullptr;
   };
+  class Seat;
 
   Result<ReceiverPeer*> add_peer();
   Offer our_offer(ReceiverPeer* peer, const Offer* theirs);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong while a sender connects, in virtual time: it dies, its receiver dies, the way between them is cut.
+#include <stdexcept>
+
 #include "virtual_pair.h"
 
 namespace verbena {
@@ -154,6 +156,40 @@ TEST_P(Connecting, a_way_that_is_cut_for_a_while_costs_nothing) {
     must(*part.end);
     EXPECT_EQ(part.got, kMessages);
   }
+}
+
+// Nobody answers at first, and the receiver's program gives it up: its task is destroyed, or an exception leaves
+// through the call.
+TEST_P(Connecting, a_receiver_that_gives_it_up_has_its_seat_free_again) {
+  VirtualWorld world(3, {.delay = Duration::microseconds(5), .jitter = {}});
+  auto &there = world.add_host(), &here = world.add_host();
+  const Options options{
+      .kind = GetParam().kind, .max_message_bytes = 256, .depth = 8, .ring_bytes = 4096, .max_senders = 1};
+  Receiver receiver = must(Receiver::create(here.engine(), options));
+  Listener listener = must(Listener::create(there.engine()));
+  const std::string address = listener.address().to_string();
+  std::size_t which = 9;
+  const auto pause = [&]() -> Task<void> { co_await here.engine().sleep(Duration::milliseconds(5)); };
+  const auto give_up = [&]() -> Task<void> {
+    which = (co_await when_any(receiver.async_connect(address), pause())).index();
+  };
+  here.engine().spawn(give_up());
+  EXPECT_TRUE(world.run_until([&] { return which != 9; }, kPatience));
+  EXPECT_EQ(which, 1u);
+  const auto fail = [&]() -> Task<void> {
+    co_await pause();
+    throw std::runtime_error("not today");
+  };
+  here.engine().spawn(fail());
+  EXPECT_THROW(static_cast<void>(receiver.connect(address)), std::runtime_error);
+  while (listener.poll_request()) continue;
+  std::optional<Sender> sender;
+  listener.on_request([&] {
+    if (auto request = listener.poll_request())
+      sender.emplace(must(Sender::accept(there.engine(), std::move(*request), options)));
+  });
+  EXPECT_EQ(must(receiver.connect(address)), 2u);
+  EXPECT_EQ(receiver.peers(), 1u);
 }
 
 }  // namespace

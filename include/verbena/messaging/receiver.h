@@ -124,7 +124,7 @@ class Receiver {
   // ConnectionLost.
   Result<PeerId> accept(ConnectionRequest request);
   // Connects to a sender that listens. Errors as Sender::connect(), and Cancelled (a callback or a task destroyed the
-  // receiver meanwhile, as it may).
+  // receiver meanwhile, as it may). A task that is destroyed before it is done leaves no sender behind.
   Result<PeerId> connect(std::string_view address);
   Task<Result<PeerId>> async_connect(std::string_view address);
   // Ends with that sender: it is told that its receiver closed. What has arrived can be received. False: no
