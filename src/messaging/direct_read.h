@@ -80,6 +80,7 @@ class DirectReadReceiver final : public ReceiverEnd {
   void handle_told(ReceiverPeer& peer) override;
   bool has_all(const ReceiverPeer& peer, std::uint64_t total) const override;
   bool is_empty(const ReceiverPeer& peer) const override;
+  void ask_for_places() override { start_reads(); }
 
  private:
   static constexpr std::uint32_t kNoSlot = 0xffffffff;
@@ -93,6 +94,7 @@ class DirectReadReceiver final : public ReceiverEnd {
   };
 
   void post_receive(Peer& peer, std::uint32_t slot);
+  void read_on();
   void start_reads();
   void tell(Peer& peer);
   bool start_read(Peer& peer);

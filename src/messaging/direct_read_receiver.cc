@@ -96,8 +96,13 @@ Result<void> DirectReadReceiver::handle_received(ReceiverPeer& base, const Compl
   if (peer.announced.size() + peer.reading.size() >= options().depth)
     return Error(ErrorCode::ProtocolError, "the sender announced more than it had credits for");
   peer.announced.push(it);
-  start_reads();
+  read_on();
   return {};
+}
+
+void DirectReadReceiver::read_on() {
+  if (has_places()) ask_soon();
+  else start_reads();
 }
 
 // In turns: a sender with much to say does not take all buffers.
@@ -179,7 +184,7 @@ Result<void> DirectReadReceiver::handle_sent(ReceiverPeer& base, const Completio
   tell(peer);
   answer_finish(peer);
   touch_if_awaited();
-  start_reads();
+  read_on();
   return {};
 }
 
@@ -210,13 +215,13 @@ std::size_t DirectReadReceiver::poll(std::span<Message> out) {
     const auto* const data = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(it.address));
     out[i] = it.peer->hand_out({data, it.bytes}, it.slot);
   }
-  if (count != 0) start_reads();
+  if (count != 0) read_on();
   return count;
 }
 
 void DirectReadReceiver::handle_given_back(ReceiverPeer& peer, std::uint64_t token) {
   release_slot(static_cast<Peer&>(peer), static_cast<std::uint32_t>(token));
-  start_reads();
+  read_on();
 }
 
 }  // namespace verbena::messaging

@@ -7,6 +7,7 @@
 // ends count and name none.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "messaging/receiver_end.h"
@@ -74,6 +75,7 @@ class DirectWriteReceiver final : public ReceiverEnd {
   Result<void> handle_received(ReceiverPeer& peer, const Completion& completion) override;
   Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
   bool is_empty(const ReceiverPeer& peer) const override;
+  void ask_for_places() override;
 
  private:
   static constexpr std::uint32_t kNoSlot = 0xffffffff;
@@ -86,11 +88,13 @@ class DirectWriteReceiver final : public ReceiverEnd {
     std::uint64_t address = 0;
   };
 
-  Grant next_grant(Peer& peer);
+  void grant(Peer& peer);
   void send_grants(Peer& peer);
+  Grant next_grant(Peer& peer, const std::optional<LentMemory>& place);
 
   std::size_t stride_ = 0;
   WaitingQueue<Place> ready_;
+  std::size_t turn_ = 0;  // for whom places were asked for last
 };
 
 }  // namespace verbena::messaging

@@ -16,6 +16,8 @@ struct DirectWriteReceiver::Peer final : ReceiverPeer {
   std::vector<std::uint32_t> free;  // slots of its memory
   WaitingQueue<Place> granted;      // in the order of messages to come
   std::uint32_t owed = 0;           // grants
+  std::uint32_t asked = 0;          // of the next of them: has its place in `places`
+  std::array<std::optional<LentMemory>, Grant::kMostTogether> places;
   std::uint32_t came = 0;           // messages, modulo 2^32
   std::uint32_t sends_out = 0;      // with grants, whose completions were not seen
   std::size_t waiting = 0;          // of its messages, in ready_
@@ -51,15 +53,30 @@ Result<void> DirectWriteReceiver::start(ReceiverPeer& base, const Offer&, const 
   auto& peer = static_cast<Peer&>(base);
   peer.settled = settled;
   peer.owed = settled.depth;
-  send_grants(peer);
+  grant(peer);
   return {};
 }
 
 // ---- Grants.
 
-Grant DirectWriteReceiver::next_grant(Peer& peer) {
+void DirectWriteReceiver::grant(Peer& peer) {
+  if (peer.owed < credit_batch(peer.settled.depth)) return;
+  if (has_places()) ask_soon();
+  else send_grants(peer);
+}
+
+// In turns: one whose places cannot be had does not keep the others from theirs.
+void DirectWriteReceiver::ask_for_places() {
+  for (std::size_t left = peers().size(); left != 0; --left) {
+    turn_ = (turn_ + 1) % peers().size();
+    auto& peer = static_cast<Peer&>(*peers()[turn_]);
+    if (peer.owed >= credit_batch(peer.settled.depth)) send_grants(peer);
+  }
+}
+
+Grant DirectWriteReceiver::next_grant(Peer& peer, const std::optional<LentMemory>& place) {
   const std::uint32_t bytes = peer.settled.max_message_bytes;
-  if (const auto place = place_for(peer, bytes); place && place->bytes >= bytes) {
+  if (place && place->bytes >= bytes) {
     peer.granted.push({&peer, kNoSlot, bytes, place->address});
     return {place->address, place->rkey, bytes};
   }
@@ -75,8 +92,12 @@ void DirectWriteReceiver::send_grants(Peer& peer) {
   while (peer.owed != 0 && peer.sends_out < options().depth && !peer.is_cut_off()) {
     std::array<std::byte, std::size_t{Grant::kWireBytes} * Grant::kMostTogether> bytes;
     const std::uint32_t count = std::min(peer.owed, Grant::kMostTogether);
+    // Those that were had before the program throws are not asked for anew.
+    for (; peer.asked < count; ++peer.asked)
+      peer.places[peer.asked] = place_for(peer, peer.settled.max_message_bytes);
+    peer.asked = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-      const Grant grant = next_grant(peer);
+      const Grant grant = next_grant(peer, peer.places[i]);
       std::byte* const at = &bytes[std::size_t{i} * Grant::kWireBytes];
       wire_bytes::store_le64(at, grant.address);
       wire_bytes::store_le32(at + 8, grant.rkey.value());
@@ -125,13 +146,14 @@ void DirectWriteReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t to
   auto& peer = static_cast<Peer&>(base);
   const auto slot = static_cast<std::uint32_t>(token);
   if (slot != kNoSlot) peer.free.push_back(slot);
-  if (++peer.owed >= credit_batch(peer.settled.depth)) send_grants(peer);
+  ++peer.owed;
+  grant(peer);
 }
 
 Result<void> DirectWriteReceiver::handle_sent(ReceiverPeer& base, const Completion&) {
   auto& peer = static_cast<Peer&>(base);
   --peer.sends_out;
-  if (peer.owed >= credit_batch(peer.settled.depth)) send_grants(peer);
+  grant(peer);
   return {};
 }
 

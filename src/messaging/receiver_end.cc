@@ -23,8 +23,9 @@ ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
       options_(options),
       wanted_(options.kind),
       interrupts_(traits_of(options.kind).interrupts) {
-  tick_.end = this;
+  tick_.end = asking_.end = this;
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
+  asking_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->ask(); });
 }
 
 ReceiverEnd::~ReceiverEnd() { VERBENA_ASSERT(peers_.empty()); }
@@ -35,6 +36,7 @@ void ReceiverEnd::drop_peers() {
   while (!peers_.empty()) remove(peers_.back()->id());
   on_message_ = nullptr;
   on_peer_end_ = nullptr;
+  place_ = nullptr;
   if (destroyed_ != nullptr) *std::exchange(destroyed_, nullptr) = true;
 }
 

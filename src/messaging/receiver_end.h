@@ -188,6 +188,11 @@ class ReceiverEnd {
   // For receives of a receive pool: a SEND came with that immediate.
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);
+  // The program says where messages go. It may throw, so it is asked from the engine alone and never inside itself: by
+  // ask_for_places(), in the run after ask_soon(), and anew when it threw. Without it nobody needs to wait for that.
+  bool has_places() const { return static_cast<bool>(place_); }
+  void ask_soon() { asking_.make_ready(); }
+  virtual void ask_for_places() {}
   // Where the program wants a message to go; nothing when it does not care.
   std::optional<LentMemory> place_for(const ReceiverPeer& peer, std::uint32_t bytes) const {
     return place_ ? place_(peer.id(), bytes) : std::nullopt;
@@ -239,6 +244,7 @@ class ReceiverEnd {
   bool has_end_to_tell() const;
   Result<void> end_of(const ReceiverPeer& peer) const;
   void tell_end(ReceiverPeer& peer);
+  void ask();
   void serve();
   void serve_waiting();
   // These call users.
@@ -257,7 +263,7 @@ class ReceiverEnd {
   bool has_cut_off_ = false;  // somebody waits to be told of its end
   bool dropped_ = false;      // the receiver is gone
   std::optional<Error> last_error_;
-  Tick tick_;
+  Tick tick_, asking_;
   std::size_t turn_ = 0;  // whose messages were looked for last
   std::size_t patience_ = 0;  // of receive(): looks in vain, if not one at each sender's
   Arrivals arrivals_;

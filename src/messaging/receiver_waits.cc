@@ -90,6 +90,12 @@ void ReceiverEnd::on_message(std::function<void(Message)> f) {
 
 // ---- From the engine.
 
+void ReceiverEnd::ask() {
+  if (dropped_) return;
+  const Calling calling(destroyed_, asking_);
+  ask_for_places();
+}
+
 void ReceiverEnd::serve() {
   const Calling calling(destroyed_, tick_);
   serve_waiting();

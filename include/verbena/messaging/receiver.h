@@ -153,8 +153,9 @@ class Receiver {
   // is shorter: to the receiver's own. Asked before a message is fetched, or may be sent; so set it before
   // there are senders. The memory is the receiver's until the message is taken, then the program's; it is
   // registered in the connection's protection domain, for DirectWrite with RemoteWrite, where the sender may write to
-  // all of the region: lend it to no other. Called from the engine, also before the connect() of that sender has
-  // returned; it may not call this receiver, nor destroy it.
+  // all of the region: lend it to no other. Called from the engine alone, also before the connect() of that sender has
+  // returned, and when it throws once more in the next run. It may give messages back; it may not call this receiver
+  // otherwise, nor destroy it, nor run the engine.
   void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t bytes)> f);
 
   // ---- What it is.
