@@ -26,8 +26,9 @@ struct DirectReadReceiver::Peer final : ReceiverPeer {
 };
 
 Result<void> DirectReadReceiver::open() {
+  if (auto ok = check_max_senders(); !ok) return ok;
   stride_ = (std::size_t{options().max_message_bytes} + 63) / 64 * 64;
-  const std::uint32_t slots = options().depth + options().max_senders;
+  const std::uint32_t slots = options().depth + options().max_senders;  // queue pairs have numbers of 24 bits
   auto memory = domain().allocate_memory(stride_ * slots, Access::LocalWrite);
   if (!memory) return memory.error();
   memory_ = std::move(*memory);

@@ -66,6 +66,14 @@ std::size_t ReceiverEnd::live_peers() const {
 
 // ---- Connecting.
 
+Result<void> ReceiverEnd::check_max_senders() const {
+  const std::uint32_t most = device().info().max_queue_pairs;
+  if (options_.max_senders <= most) return {};
+  return Error(ErrorCode::InvalidArgument, "messages by " + to_string(options_.kind) + ": max_senders is " +
+                                               std::to_string(options_.max_senders) + ", and the device has " +
+                                               std::to_string(most) + " queue pairs, one for each");
+}
+
 Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   if (peers_.size() >= options_.max_senders)
     return Error(ErrorCode::ResourceExhausted,

@@ -160,6 +160,8 @@ class ReceiverEnd {
   virtual bool looks() const { return !interrupts_; }
 
   // ---- For the protocol.
+  // Of one that has memory for each sender that may come: no more are named than can.
+  Result<void> check_max_senders() const;
   static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(ReceiverPeer& peer, std::span<const SendRequest> requests);

@@ -39,6 +39,7 @@ Result<void> SharedWriteReceiver::open() {
   if (options().connection.keep_alive <= Duration{})
     return Error(ErrorCode::InvalidArgument, "messages by shared-write: keep_alive is 0, and a sender that dies with a "
                                              "place reserved would hold up the others for ever");
+  if (auto ok = check_max_senders(); !ok) return ok;
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
   geometry_ = {.capacity = *capacity, .doubled = options().kind.ring == RingMemory::DoubleMapped};

@@ -285,5 +285,28 @@ TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_m
   }
 }
 
+TEST_P(ManySenders, as_many_as_can_be_named_are_refused_by_name_or_served) {
+  for (const std::uint32_t most : {~0u, ~0u - 3, 1u << 31}) {
+    SCOPED_TRACE(most);
+    Ends ends(GetParam(), {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+    Options there = ends.options;
+    there.connection.device = &ends.server;
+    there.max_senders = most;
+    auto receiver = Receiver::create(ends.engine, there);
+    if (!receiver) {
+      expect_error(receiver, ErrorCode::InvalidArgument, std::to_string(most).c_str());
+      continue;
+    }
+    ends.receiver.emplace(std::move(*receiver));
+    Sender sender = ends.connect();
+    std::vector<Message> held;
+    for (std::uint32_t n = 0; n < 2; ++n) {
+      must(sender.send(text_of_message(0, n, 200), kPatience));
+      held.push_back(must(ends.receiver->receive(kPatience)));
+      EXPECT_TRUE(is_message(held.back(), n, 200));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace verbena

@@ -40,7 +40,8 @@ struct Options {
   // BufferedRead, the sender's; a receiver takes none larger than its own. A sender of BufferedWrite has as much memory
   // as its receiver's ring, and takes none larger than 64 MiB unless its own is.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
-  // That a receiver takes. Of SharedReceive at most `depth`.
+  // That a receiver takes. Of SharedReceive at most `depth`; of DirectRead and SharedWrite, which have memory for each,
+  // at most DeviceInfo::max_queue_pairs.
   std::uint32_t max_senders = 32;
   // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
   // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is
