@@ -133,6 +133,7 @@ Result<std::unique_ptr<ReceiverEnd>> ReceiverEnd::create(ProgressEngine& engine,
       return unknown<ReceiverEnd>(options);
   }
   end->wanted_ = wanted.kind;
+  if (auto ok = end->check_queues(); !ok) return ok.error();
   if (auto ok = end->open(); !ok) return ok.error();
   return end;
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t kControlSends = 1;     // Finished; GivenBack is the protocol's
 constexpr std::uint32_t kControlReceives = 1;  // Finish
+constexpr std::uint32_t kKeepAlives = 1;       // that a connection adds to its queue
 
 }  // namespace
 
@@ -74,6 +75,25 @@ Result<void> ReceiverEnd::check_max_senders() const {
                                                std::to_string(most) + " queue pairs, one for each");
 }
 
+QueuePairCapabilities ReceiverEnd::all_queues() const {
+  QueuePairCapabilities all = queues();
+  all.max_send_requests += kControlSends;
+  const std::uint32_t controls = control_receives();
+  if (controls != 0) all.max_receive_requests += controls + kControlReceives;
+  return all;
+}
+
+Result<void> ReceiverEnd::check_queues() const {
+  const QueuePairCapabilities all = all_queues();
+  const std::uint32_t longer = std::max(all.max_send_requests + kKeepAlives, all.max_receive_requests);
+  const std::uint32_t most = device().info().max_requests;
+  if (longer <= most) return {};
+  return Error(ErrorCode::InvalidArgument, "messages by " + to_string(options_.kind) + ": a depth of " +
+                                               std::to_string(options_.depth) + " takes a queue of " +
+                                               std::to_string(longer) + " requests, and the device's hold " +
+                                               std::to_string(most));
+}
+
 Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   if (peers_.size() >= options_.max_senders)
     return Error(ErrorCode::ResourceExhausted,
@@ -84,16 +104,14 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   ++next_peer_;
   ReceiverPeer& peer = **made;
   ConnectionOptions options = options_.connection;
-  options.queues = queues();
-  options.queues.max_send_requests += kControlSends;
-  const std::uint32_t controls = control_receives();
-  if (controls != 0) options.queues.max_receive_requests += controls + kControlReceives;
+  options.queues = all_queues();
   options.receive_pool = receive_pool().get();
   auto connection = Connection::prepare(program_engine_, options);
   if (!connection) return connection.error();
   peer.connection_.emplace(std::move(*connection));
   peer.connection_->on_completion([this, &peer](const Completion& completion) { handle(peer, completion); });
   peer.connection_->on_closed([this, &peer] { connection_closed(peer); });
+  const std::uint32_t controls = control_receives();
   for (std::uint32_t i = 0; controls != 0 && i < controls + kControlReceives; ++i)
     post_control_receive(peer, i);
   if (auto ok = prepare(peer); !ok) return ok.error();

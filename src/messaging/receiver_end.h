@@ -233,6 +233,8 @@ class ReceiverEnd {
   };
   class Seat;
 
+  QueuePairCapabilities all_queues() const;
+  Result<void> check_queues() const;
   Result<ReceiverPeer*> add_peer();
   Offer our_offer(ReceiverPeer* peer, const Offer* theirs);
   Result<void> begin(ReceiverPeer& peer, const Offer& ours, const Offer& theirs);

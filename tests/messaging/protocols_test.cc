@@ -211,5 +211,26 @@ TEST_P(EveryProtocol, what_was_lent_without_right_ends_the_connection_and_nothin
   }
 }
 
+TEST_P(EveryProtocol, a_depth_is_refused_by_name_or_senders_are_served_with_it) {
+  Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 32, .ring_bytes = 1 << 16, .max_senders = 1});
+  const std::uint32_t most = ends.server.info().max_requests;
+  for (const std::uint32_t depth : {most, most - 16, most - 17, most / 2 - 1, most / 2 - 2}) {
+    SCOPED_TRACE(depth);
+    Options there = ends.options;
+    there.depth = depth;
+    there.connection.device = &ends.server;
+    auto receiver = Receiver::create(ends.engine, there);
+    if (!receiver) {
+      EXPECT_GE(depth, most / 2 - 1) << receiver.error().to_string();
+      expect_error(receiver, ErrorCode::InvalidArgument, std::to_string(depth).c_str(), std::to_string(most).c_str());
+      continue;
+    }
+    ends.receiver.emplace(std::move(*receiver));
+    Sender sender = ends.connect();
+    must(sender.send(text_of_message(0, 0, 64), kPatience));
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 64));
+  }
+}
+
 }  // namespace
 }  // namespace verbena

@@ -33,7 +33,8 @@ struct Options {
   std::uint32_t max_message_bytes = 4096;
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds. Of
   // SharedReceive, the receives of all senders together; of DirectRead, those announced: as many more may be read and
-  // held. A ring without Commit::Immediate holds what fits, and depth is the number of the sender's own buffers.
+  // held, and each takes two requests of a queue (DeviceInfo::max_requests). A ring without Commit::Immediate holds
+  // what fits, and depth is the number of the sender's own buffers.
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up. A message
   // takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is mapped twice. Of
