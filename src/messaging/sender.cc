@@ -43,6 +43,7 @@ bool Sending::await_ready() {
   return result_ || result_.status == SendStatus::TooLong || result_.status == SendStatus::Closed;
 }
 void Sending::await_suspend(std::coroutine_handle<> who) { end_->wait_for_room(*this, who); }
+void Sending::leave_line() { end_->handle_left_line(); }
 Result<MessageId> Sending::await_resume() {
   if (result_) return result_.last;
   if (cancelled_) return SenderEnd::cancelled_send();

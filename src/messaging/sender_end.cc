@@ -224,7 +224,7 @@ void SenderEnd::lose(Error error) {
   if (state_ != State::Connecting) state_ = State::Closed;
   error_ = std::move(error);
   changed_.notify();
-  while (!waiting_.empty()) waiting_.first().make_ready();
+  while (!waiting_.empty()) end_wait(static_cast<Sending&>(waiting_.first()));
   while (!freeing_.empty()) freeing_.first().make_ready();
   if (on_room_) tick_.make_ready();
 }

@@ -50,6 +50,8 @@ class SenderEnd {
   Result<void> wait_freed(MessageId message, Duration timeout);
   void wait_for_room(Sending& sending, std::coroutine_handle<> who);
   void wait_for_freed(Freeing& freeing, std::coroutine_handle<> who);
+  // One that waited for room is gone without having been served: who stands behind it may go.
+  void handle_left_line() { touch(); }
   void cancel_waiting();
   void cancel_freeing();
   // Those that wait for messages behind that one.
@@ -184,6 +186,7 @@ class SenderEnd {
   bool first_wants_buffer();
   void serve();
   void serve_waiting();
+  static void end_wait(Sending& sending);
   void serve_freeing();
   void call_back(const Calling& calling);
   void look_again();

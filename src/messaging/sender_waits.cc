@@ -184,7 +184,14 @@ void SenderEnd::wait_for_room(Sending& sending, std::coroutine_handle<> who) {
   if (!is_open()) return sending.make_ready();
   if (!sending.deadline_.is_never()) sending.make_ready_at(sending.deadline_);
   waiting_.push_back(sending);
+  sending.in_line_ = true;
   look_again();
+}
+
+// Served, cancelled, or lost with the sender.
+void SenderEnd::end_wait(Sending& sending) {
+  sending.in_line_ = false;
+  sending.make_ready();
 }
 
 void SenderEnd::wait_for_freed(Freeing& freeing, std::coroutine_handle<> who) {
@@ -199,8 +206,9 @@ void SenderEnd::cancel_waiting() {
   while (!waiting_.empty()) {
     auto& sending = static_cast<Sending&>(waiting_.first());
     sending.cancelled_ = true;
-    sending.make_ready();
+    end_wait(sending);
   }
+  touch();
 }
 
 void SenderEnd::cancel_freeing() {
@@ -255,7 +263,7 @@ void SenderEnd::serve_waiting() {
     auto& sending = static_cast<Sending&>(waiting_.first());
     sending.result_ = pass({&sending.message_, 1});
     if (may_go_later(sending.result_.status)) return;
-    sending.make_ready();
+    end_wait(sending);
   }
 }
 

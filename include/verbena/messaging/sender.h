@@ -72,15 +72,18 @@ struct Outgoing {
   }
 };
 
-// A message that waits for room: co_await sender.async_send(...). Nothing is allocated. It waits in line
-// behind those that began before. Destroyed meanwhile, it was not sent, unless it went in that very turn of the engine,
-// which nobody is told then: who gives up after a while says so by the timeout, not by a timer beside it in when_any().
+// A message that waits for room: co_await sender.async_send(...). Nothing is allocated. It waits in line behind those
+// that began before and have not given up. Destroyed meanwhile, it was not sent, unless it went in that very turn of
+// the engine, which nobody is told: who gives up after a while says so by the timeout, not by a timer in when_any().
 //
 // Lifetime: the sender outlives it. Threads: the engine's.
 class [[nodiscard]] Sending : private detail::Resumption {
  public:
   Sending(SenderEnd& end, const Outgoing& message, Instant deadline)
       : end_(&end), message_(message), deadline_(deadline) {}
+  ~Sending() {
+    if (in_line_) leave_line();
+  }
   bool await_ready();
   void await_suspend(std::coroutine_handle<> who);
   // Errors: InvalidArgument (too long), DeadlineExceeded, Cancelled, and why the sender is closed.
@@ -88,9 +91,12 @@ class [[nodiscard]] Sending : private detail::Resumption {
 
  private:
   friend class SenderEnd;
+  void leave_line();
+
   SenderEnd* end_;
   Outgoing message_;
   Instant deadline_;
+  bool in_line_ = false;  // from when it waits until it is told how that ended
   bool cancelled_ = false;
   SendResult result_{SendStatus::NoCredit, 0, 0};
 };

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line of those that wait for room: who stands where, and who goes when one leaves it. In virtual time.
+#include "virtual_pair.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+using messaging::Reservation;
+using ::testing::HasSubstr;
+
+constexpr Duration kPatience = VirtualPair::kPatience;
+constexpr Duration kWhile = Duration::milliseconds(5);
+
+// There is room for a short message and none for a long one: by the bytes of a ring, or by its buffers.
+class Line : public ::testing::TestWithParam<Way> {
+ protected:
+  Line() {
+    if (GetParam().kind.protocol == Protocol::SendReceive)
+      while (auto one = pair.sender->try_reserve(kLong)) reserved.push_back(std::move(*one));
+    else
+      static_cast<void>(pair.fill(kLong));
+  }
+  ~Line() override { reserved.clear(); }
+  Task<void> send(std::size_t bytes, Duration timeout, std::string& outcome) {
+    const auto text = text_of_message(0, 0, bytes);
+    outcome = how(co_await pair.sender->async_send(text, timeout));
+  }
+  Task<void> send_and_go(Duration after) {
+    const auto pause = [&]() -> Task<void> { co_await pair.here.engine().sleep(after); };
+    EXPECT_EQ((co_await when_any(send(kLong, kPatience, first), pause())).index(), 1u);
+  }
+
+  static constexpr std::size_t kLong = 1250, kShort = 10;
+  VirtualPair pair{GetParam(), {.max_message_bytes = kLong, .depth = 8, .ring_bytes = 4096, .inline_bytes = 64}};
+  std::vector<Reservation> reserved;
+  std::string first, second;
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, Line,
+                         ::testing::ValuesIn(ways_of({"send-receive", "buffered-write/offset",
+                                                      "buffered-write/reversed", "buffered-read"})),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(Line, who_stands_behind_one_that_is_late_goes_when_there_is_room_for_it) {
+  pair.here.engine().spawn(send(kLong, kWhile, first));
+  pair.here.engine().spawn(send(kShort, kPatience, second));
+  pair.run_for(kWhile - Duration::microseconds(1));
+  EXPECT_EQ(first + second, "");
+  pair.run_for(Duration::milliseconds(1));
+  EXPECT_THAT(first, HasSubstr("DeadlineExceeded"));
+  EXPECT_EQ(second, "well");
+}
+
+TEST_P(Line, who_stands_behind_one_that_is_destroyed_goes_when_there_is_room_for_it) {
+  pair.here.engine().spawn(send_and_go(kWhile));
+  pair.run_for(Duration::microseconds(100));
+  pair.here.engine().spawn(send(kShort, kPatience, second));
+  pair.run_for(Duration::milliseconds(1));
+  EXPECT_EQ(second, "");
+  pair.run_for(kWhile);
+  EXPECT_EQ(second, "well");
+}
+
+class LineForBuffers : public Line {};
+INSTANTIATE_TEST_SUITE_P(Messaging, LineForBuffers, ::testing::ValuesIn(ways_of({"send-receive"})),
+                         [](const auto& way) { return name_of(way.param); });
+
+// A short one, as the last that was refused wanted no buffer.
+TEST_P(LineForBuffers, who_asked_for_room_is_told_of_it_when_those_in_line_are_cancelled) {
+  pair.here.engine().spawn(send(kLong, kPatience, first));
+  pair.run_for(Duration::microseconds(100));
+  EXPECT_EQ(pair.sender->try_send(text_of_message(0, 0, kShort)).status, SendStatus::NoCredit) << "in line";
+  int told = 0;
+  pair.sender->on_room([&] { ++told; });
+  pair.run_for(kWhile);
+  EXPECT_EQ(told, 0);
+  pair.sender->cancel_waiting();
+  pair.run_for(kWhile);
+  EXPECT_THAT(first, HasSubstr("Cancelled"));
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(pair.sender->try_send(text_of_message(0, 0, kShort)));
+}
+
+}  // namespace
+}  // namespace verbena
