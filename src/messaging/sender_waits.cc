@@ -245,17 +245,16 @@ void SenderEnd::on_room(std::function<void()> f) {
 
 void SenderEnd::serve() {
   if (state_ == State::Connecting) return;  // who connects still needs the connection
-  if (doomed_) {
-    const auto last = std::exchange(connection_, std::nullopt);  // it runs the engine, and this may be gone after
-    return;
-  }
   if (state_ == State::Open && looks()) look();
   serve_waiting();
   serve_freeing();
   if (state_ == State::Closing) changed_.notify();
   const Calling calling(destroyed_, tick_);
   call_back(calling);
-  if (!calling.destroyed_it()) look_again();
+  if (calling.destroyed_it()) return;
+  look_again();
+  if (!doomed_) return;
+  const auto last = std::exchange(connection_, std::nullopt);  // it runs the engine, and this may be gone after
 }
 
 void SenderEnd::serve_waiting() {

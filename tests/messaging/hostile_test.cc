@@ -166,6 +166,25 @@ TEST_P(Hostile, a_receiver_that_says_what_it_cannot_know_is_left) {
         ErrorCode::ProtocolError);
 }
 
+// It asked while its own buffers were all taken: nobody else will tell it.
+TEST_P(Hostile, a_receiver_that_is_left_is_told_to_who_asked_for_room) {
+  Ends ends(GetParam(), {.max_message_bytes = 128, .depth = 2, .max_senders = 2});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> liar;
+  const auto bytes = offer_of(Role::Receiver, ends.options, 2).to_bytes();
+  listener.on_request([&] { liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes)); });
+  Sender sender = must(Sender::connect(ends.engine, listener.address().to_string(), ends.options));
+  must(liar->wait_established());
+  std::vector<messaging::Reservation> reserved;
+  while (auto one = sender.try_reserve(1)) reserved.push_back(std::move(*one));
+  int told = 0;
+  sender.on_room([&] { ++told; });
+  for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
+  ASSERT_EQ(told, 0);
+  EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 100));
+  EXPECT_TRUE(ends.engine.run_until([&] { return told == 1 && sender.closed(); }, kPatience));
+}
+
 // Before the sender has seen the answer to its offer.
 TEST_P(HostileReceiver, one_that_lies_at_once_is_left) {
   for (const Protocol protocol :

@@ -205,6 +205,9 @@ TEST_P(EveryProtocol, what_was_lent_without_right_ends_the_connection_and_nothin
                                   kPatience));
     EXPECT_FALSE(ends.receiver->receive(kPatience)) << wrong;
     ASSERT_TRUE(ends.engine.run_until([&] { return sender.closed(); }, kPatience)) << wrong;
+    int told = 0;
+    sender.on_room([&] { ++told; });
+    EXPECT_TRUE(ends.engine.run_until([&] { return told == 1; }, kPatience)) << "that nothing goes any more";
     // There it is the receiver's request that names them.
     if (GetParam().kind.protocol == Protocol::DirectRead) continue;
     expect_error(sender.status(), ErrorCode::LocalProtectionError, "must lie inside a live region");
