@@ -50,11 +50,11 @@ Result<MessageId> Sending::await_resume() {
   return end_->refusal(end_->is_open() ? result_.status : SendStatus::Closed, message_.size);
 }
 
-bool Freeing::await_ready() const { return end_->freed() >= message_ || end_->status().has_value() == false; }
+bool Freeing::await_ready() const { return end_->freed() >= message_ || end_->has_ended(); }
 void Freeing::await_suspend(std::coroutine_handle<> who) { end_->wait_for_freed(*this, who); }
 Result<void> Freeing::await_resume() const {
   if (end_->freed() >= message_) return {};
-  if (auto ok = end_->status(); !ok && !cancelled_) return ok;
+  if (end_->has_ended() && !cancelled_) return end_->status();
   return Error(cancelled_ ? ErrorCode::Cancelled : ErrorCode::DeadlineExceeded,
                "wait for the memory of message " + std::to_string(message_));
 }

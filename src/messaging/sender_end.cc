@@ -231,22 +231,26 @@ void SenderEnd::lose(Error error) {
 
 Result<void> SenderEnd::status() const {
   if (error_) return *error_;
+  if (state_ == State::Closing) return Error(ErrorCode::Flushed, "the sender is being closed here");
   return {};
 }
 
+// Whoever comes later joins, whether those before it still wait or were given up.
 Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duration timeout) {
-  if (state_ == State::Closed) co_return finished_ ? Result<void>{} : status();
-  if (state_ != State::Open) co_return Error(ErrorCode::WrongState, "close a sender that is not open");
+  if (state_ == State::Closed && !finished_) co_return status();
+  if (state_ == State::New || state_ == State::Connecting)
+    co_return Error(ErrorCode::WrongState, "close a sender that is not open");
   const Instant deadline = engine_.now() + timeout;
-  state_ = State::Closing;
-  was_closed_ = true;
-  cancel_waiting();
-  cancel_freeing_behind(sent());
+  if (state_ == State::Open) {
+    state_ = State::Closing;
+    was_closed_ = true;
+    cancel_waiting();
+    cancel_freeing_behind(sent());
+  }
   bool in_time = true;
   while (in_time && state_ == State::Closing && !all_posted()) in_time = co_await changed_.wait(deadline);
-  if (in_time && state_ == State::Closing) {
+  if (in_time && state_ == State::Closing && !std::exchange(said_finish_, true))
     say({Control::Word::Finish, static_cast<std::uint32_t>(sent())});
-  }
   while (in_time && state_ == State::Closing && !finished_) in_time = co_await changed_.wait(deadline);
   if (!finished_ && state_ == State::Closed) co_return status();
   if (!finished_) {

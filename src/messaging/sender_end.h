@@ -62,6 +62,8 @@ class SenderEnd {
   Task<Result<void>> close(std::shared_ptr<SenderEnd> self, Duration timeout);
   Result<void> status() const;
   bool is_open() const { return state_ == State::Open; }
+  // Nothing that was sent comes back any more. One that is being closed has not ended.
+  bool has_ended() const { return error_.has_value(); }
   // Why a message was refused, as an error.
   Error refusal(SendStatus status, std::uint32_t bytes) const;
   static Error cancelled_send();
@@ -200,6 +202,7 @@ class SenderEnd {
   Endpoint peer_;
   State state_ = State::New;
   std::optional<Error> error_;
+  bool said_finish_ = false;
   bool finished_ = false;    // the receiver has it all
   bool doomed_ = false;      // the connection is to go with the next tick
   bool was_closed_ = false;  // by its user

@@ -23,9 +23,11 @@ Error SenderEnd::refusal(SendStatus status, std::uint32_t bytes) const {
   if (status == SendStatus::TooLong)
     return Error(ErrorCode::InvalidArgument,
                  what + "at most " + std::to_string(max_message_bytes()) + " are agreed with the receiver");
-  if (status == SendStatus::Closed)
-    return error_ ? Error(error_->code(), what + error_->context(), error_->native(), error_->domain())
-                  : Error(ErrorCode::WrongState, what + "the sender is being closed");
+  if (status == SendStatus::Closed) {
+    const auto open = this->status();
+    const Error why = open ? Error(ErrorCode::WrongState, "the connection takes nothing any more") : open.error();
+    return Error(why.code(), what + why.context(), why.native(), why.domain());
+  }
   return Error(ErrorCode::DeadlineExceeded, what + std::string(to_string(status)) + " before the deadline");
 }
 

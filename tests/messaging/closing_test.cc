@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a sender: what close() waits for and for how long, and what becomes of those that wait meanwhile.
+#include <stdexcept>
+
 #include "virtual_pair.h"
 
 namespace verbena {
@@ -77,6 +79,67 @@ TEST_P(Closing, waits_for_a_program_that_takes_what_came_in_time) {
   EXPECT_EQ(pair.got, sent);
   EXPECT_EQ(pair.told, "well");
   must(pair.sender->close(kPatience));
+}
+
+// ---- More than once.
+
+TEST_P(Closing, that_is_given_up_can_be_begun_again) {
+  VirtualPair pair(GetParam(), small());
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kBytes)));
+  pair.there.pause();
+  bool given_up = false;
+  const auto give_up = [&]() -> Task<void> {
+    const auto pause = [&]() -> Task<void> { co_await pair.here.engine().sleep(Duration::milliseconds(1)); };
+    static_cast<void>(co_await when_any(pair.sender->async_close(kPatience), pause()));
+    given_up = true;
+  };
+  pair.here.engine().spawn(give_up());
+  EXPECT_TRUE(pair.run_until([&] { return given_up; }));
+  pair.there.resume();
+  pair.take_all(kBytes);
+  must(pair.sender->close(kPatience));
+  EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
+  EXPECT_EQ(pair.told, "well");
+  EXPECT_EQ(pair.sender->freed(), 1u);
+}
+
+TEST_P(Closing, whose_callback_throws_can_be_begun_again) {
+  VirtualPair pair(GetParam(), small());
+  pair.take_all(kBytes);
+  pair.sender->on_room([&] { throw std::runtime_error("not today"); });
+  EXPECT_THROW(static_cast<void>(pair.sender->close(kPatience)), std::runtime_error);
+  must(pair.sender->close(kPatience));
+}
+
+TEST_P(Closing, may_be_waited_for_by_several) {
+  VirtualPair pair(GetParam(), small());
+  pair.take_all(kBytes);
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kBytes)));
+  int closed = 0;
+  const auto close = [&]() -> Task<void> {
+    must(co_await pair.sender->async_close(kPatience));
+    ++closed;
+  };
+  for (int i = 0; i < 2; ++i) pair.here.engine().spawn(close());
+  must(pair.sender->close(kPatience));
+  EXPECT_TRUE(pair.run_until([&] { return closed == 2 && !pair.told.empty(); }));
+  EXPECT_EQ(pair.told, "well");
+}
+
+TEST_P(Closing, says_why_nothing_goes_from_its_beginning) {
+  VirtualPair pair(GetParam(), small());
+  pair.there.pause();
+  std::string closed;
+  const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
+  pair.here.engine().spawn(close());
+  pair.run_for(Duration::microseconds(10));
+  ASSERT_EQ(closed, "");
+  EXPECT_TRUE(pair.sender->closed());
+  EXPECT_EQ(pair.sender->try_send({}).status, SendStatus::Closed);
+  expect_error(pair.sender->status(), ErrorCode::Flushed, "is being closed here");
+  pair.there.resume();
+  EXPECT_TRUE(pair.run_until([&] { return !closed.empty(); }));
+  expect_error(pair.sender->status(), ErrorCode::Flushed, "was closed here");
 }
 
 // ---- Those that wait meanwhile.

@@ -194,10 +194,11 @@ class Sender {
   // runs, whatever its program takes; of DirectRead that is `depth` messages.
   // Errors: TimedOut (the receiver has not said that it has all of it; it is closed here all the same, and the
   // connection with it: what was to be fetched, of DirectRead and BufferedRead, does not arrive any more), Cancelled (a
-  // callback or a task destroyed the sender meanwhile, as it may), and what broke it before.
+  // callback or a task destroyed the sender meanwhile, as it may), and what broke it before. May be repeated: who does
+  // so joins those that close it, and finishes what a task that was destroyed, or a callback that threw, broke off.
   Result<void> close(Duration timeout = Duration::seconds(5));
   Task<Result<void>> async_close(Duration timeout = Duration::seconds(5));
-  // Why nothing goes any more.
+  // Why nothing goes any more: Flushed from when close() has begun.
   Result<void> status() const;
   bool closed() const;
 
