@@ -80,7 +80,7 @@ bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t
     const std::uint32_t slot = buffers_.take(domain());
     if (slot == kNoSlot) return false;
     add_buffer(batch, slot, message.size);
-    std::memcpy(buffers_.at(slot), message.data, message.size);
+    if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
   }
   request.local = {&piece, message.size == 0 ? std::size_t{0} : std::size_t{1}};
   if (aims_) aim(request, request.id);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds for every protocol over every path.
 #include <algorithm>
+#include <array>
 
 #include "test_ends.h"
 
@@ -51,6 +52,30 @@ TEST_P(EveryProtocol, a_message_may_be_empty_or_of_the_greatest_length_and_no_lo
   must(sender.send(text_of_message(0, 3, 1)));
   EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 3, 1));
   EXPECT_EQ(sender.counters().too_long, 2u);
+}
+
+TEST_P(EveryProtocol, empty_messages_arrive_whichever_way_they_are_handed_over) {
+  for (const std::uint32_t inline_bytes : {0u, 192u}) {
+    Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 4, .ring_bytes = 4096, .max_senders = 1,
+                           .inline_bytes = inline_bytes});
+    Sender sender = ends.connect();
+    must(sender.send({}, kPatience));
+    must(sender.lend(LentMemory{}, kPatience));
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(must(ends.receiver->receive(kPatience)).bytes().empty());
+    const std::array<std::span<const std::byte>, 2> batch{};
+    for (std::uint32_t sent = 0, got = 0; got < batch.size();) {
+      if (sent < batch.size()) sent += sender.try_send_batch(std::span(batch).subspan(sent)).taken;
+      const auto message = ends.receiver->receive(sent > got ? kPatience : Duration::milliseconds(1));
+      if (!message) continue;
+      EXPECT_TRUE(message->bytes().empty());
+      ++got;
+    }
+    auto reserved = sender.try_reserve(0);
+    ASSERT_TRUE(reserved);
+    EXPECT_TRUE(ends.engine.run_until([&] { return static_cast<bool>(sender.try_commit(*reserved, 0)); }, kPatience));
+    EXPECT_TRUE(must(ends.receiver->receive(kPatience)).bytes().empty());
+    must(sender.close(kPatience));
+  }
 }
 
 TEST_P(EveryProtocol, as_many_messages_go_as_there_are_credits) {
