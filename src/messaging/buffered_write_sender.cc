@@ -239,7 +239,7 @@ bool BufferedWriteSender::flush(MessageId last, std::uint32_t slot) {
   }
   SendRequest& end = batch_->requests[count - 1];
   end.flags = end.flags | SendFlags::Signaled;
-  if (!post({batch_->requests.data(), count})) return false;
+  if (!must_post({batch_->requests.data(), count})) return false;
   requests_ += count;
   signals_[(first_signal_ + signal_count_++) % signals_.size()] = {last, count, slot};
   return true;

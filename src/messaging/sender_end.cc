@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "async/describe.h"
 #include "base/assert.h"
 
 namespace verbena::messaging {
@@ -151,6 +152,13 @@ PostResult SenderEnd::post(std::span<const SendRequest> requests) {
   if (requests.size() == 1) return connection_->post_send(requests);
   const ProgressEngine::Gathered together(program_engine_);
   return connection_->post_send(requests);
+}
+
+bool SenderEnd::must_post(std::span<const SendRequest> requests) {
+  const PostResult posted = post(requests);
+  if (!posted && posted.status != PostStatus::WrongState)
+    fail(Error(ErrorCode::InvalidArgument, "the device refuses a request: " + describe::refusal(posted.status)));
+  return static_cast<bool>(posted);
 }
 
 void SenderEnd::say(Control control) {

@@ -128,6 +128,8 @@ class SenderEnd {
   static constexpr std::uint64_t kFirstBaseId = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kReceiveId = std::uint64_t{1} << 63;
   PostResult post(std::span<const SendRequest> requests);
+  // Of what cannot be taken back any more. False: refused, and if the connection has not ended, it does now.
+  bool must_post(std::span<const SendRequest> requests);
   PostResult post_receive(const ReceiveRequest& request);
   void say(Control control);
   // See Connection::try_write_now().

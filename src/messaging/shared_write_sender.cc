@@ -192,9 +192,9 @@ void SharedWriteSender::go_on() {
   if (flush(batch) && all_posted()) touch();
 }
 
-// False when there was nothing to do; a queue that takes no more is that of a connection that is lost.
+// False when there was nothing to do, or the connection is lost.
 bool SharedWriteSender::flush(Batch& batch) {
-  return batch.size != 0 && static_cast<bool>(post({batch.requests.data(), batch.size}));
+  return batch.size != 0 && must_post({batch.requests.data(), batch.size});
 }
 
 void SharedWriteSender::want_room() {

@@ -9,6 +9,7 @@
 #include "messaging/control.h"
 #include "messaging/offer.h"
 #include "messaging/shared_write.h"
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -718,6 +719,31 @@ TEST(BufferedWriteRing, within_a_host_a_short_message_needs_no_request_once_the_
     }
     must(sender.wait_freed(sent + batch.size(), kPatience));
   }
+}
+
+// What was put into the ring's image and is not written there would be missing from then on.
+TEST(RingAtADevice, that_refuses_a_request_ends_its_sender_by_name) {
+  for (const char* const name : {"buffered-write/immediate", "buffered-write/offset", "buffered-write/reversed",
+                                 "shared-write"})
+    for (const int way : {0, 1, 2}) {
+      SCOPED_TRACE(name + std::to_string(way));
+      bool refuses = false;
+      Ends ends(must(open_standard(PathChoice::Roce, {.promises = true, .keeps = true, .refuses = &refuses})),
+                must(Device::open({.path = PathChoice::Roce})), {must(messaging::parse_kind(name))},
+                {.max_message_bytes = 6000, .depth = 8, .ring_bytes = 1 << 16, .max_senders = 1});
+      Sender sender = ends.connect();
+      std::vector<std::byte> text(5000);
+      const std::array<std::span<const std::byte>, 2> two{text, text};
+      auto reservation = sender.try_reserve(5000);
+      ASSERT_TRUE(reservation);
+      refuses = true;
+      static_cast<void>(way == 0   ? sender.try_send(text)
+                        : way == 1 ? sender.try_send_batch(two)
+                                   : sender.try_commit(*reservation, 5000));
+      EXPECT_TRUE(sender.closed());
+      expect_error(sender.status(), ErrorCode::InvalidArgument, "the device refuses a request");
+      EXPECT_FALSE(ends.receiver->receive(kPatience));
+    }
 }
 
 }  // namespace

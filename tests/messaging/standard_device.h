@@ -31,6 +31,7 @@ struct StandardOptions {
   std::uint8_t max_rd_atomic = 16;
   // After it has confirmed a connection: what the peer says meanwhile is there before the program hears of that.
   Duration looks_away{};
+  const bool* refuses = nullptr;   // while that is true it takes no request
   std::uint64_t* posts = nullptr;  // where the requests that a program posts to its queue pairs are counted
 };
 
@@ -38,7 +39,7 @@ class StandardContext final : public provider::Context {
  public:
   StandardContext(std::unique_ptr<provider::Context> inner, const StandardOptions& options)
       : inner_(std::move(inner)), info_(inner_->info()), keeps_(options.keeps), looks_away_(options.looks_away),
-        posts_(options.posts), random_(options.seed) {
+        refuses_(options.refuses), posts_(options.posts), random_(options.seed) {
     info_.provider = "standard";
     info_.order_in_write = options.promises;
     info_.max_rd_atomic = options.max_rd_atomic;
@@ -204,6 +205,7 @@ class StandardContext final : public provider::Context {
     PostResult post_send(std::span<const SendRequest> requests) override {
       context_.count(requests.size());
       PostResult result{PostStatus::Ok, 0};
+      if (context_.refuses_ != nullptr && *context_.refuses_) return {PostStatus::InvalidRequest, 0};
       for (const SendRequest& request : requests) {
         if (!context_.keeps_ && inner_.state() == QueuePairState::Rts && is_write(request)) {
           tear(request);
@@ -337,6 +339,7 @@ class StandardContext final : public provider::Context {
   DeviceInfo info_;
   const bool keeps_;
   const Duration looks_away_;
+  const bool* const refuses_;
   std::uint64_t* const posts_;
   bool confirmed_ = false;
   SeededRandom random_;

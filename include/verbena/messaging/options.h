@@ -29,7 +29,8 @@ struct Options {
   // Traits and DeviceInfo::order_in_write). Without: the nearest kind that needs none is taken, Offset where the
   // acknowledgement is read and Immediate otherwise; Receiver::kind() and explain() say so. With: NotSupported.
   bool exact_kind = false;
-  // Longest message, bytes. Of both ends' the smaller holds.
+  // Longest message, bytes. Of both ends' the smaller holds. At most the 2^31 that a device takes in one request, with
+  // what a ring writes along (Commit::Offset and Reversed): create() says how many are left.
   std::uint32_t max_message_bytes = 4096;
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds. Of
   // SharedReceive, the receives of all senders together; of DirectRead, those announced: as many more may be read and

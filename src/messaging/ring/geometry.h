@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <limits>
 #include <string_view>
 
 namespace verbena::ring {
@@ -28,6 +27,7 @@ enum class Commit : std::uint8_t { Immediate, Offset, Reversed };
 
 inline constexpr std::uint32_t kUnitBytes = 64;
 inline constexpr std::uint32_t kWordBytes = 8;
+inline constexpr std::uint64_t kMaxWriteBytes = std::uint64_t{1} << 31;  // what devices take in one request
 
 struct Geometry {
   std::uint64_t capacity = 0;  // bytes, a power of two, at least 16 units
@@ -62,12 +62,11 @@ struct Geometry {
   constexpr std::uint64_t acknowledged_bytes() const { return capacity / 8; }
   constexpr std::uint32_t acknowledged_messages() const { return std::max(1u, max_messages / 8); }
   // The longest message that finds room as soon as the reader let go of all others, wherever it begins,
-  // though up to acknowledged_bytes() of that was not told.
+  // though up to acknowledged_bytes() of that was not told. One WRITE brings it, with its word and what is cleared.
   constexpr std::uint32_t max_payload_bytes() const {
     const std::uint64_t free = capacity - acknowledged_bytes();
     const std::uint64_t with_guard = doubled ? free : (free + unit) / 2 / unit * unit;
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(with_guard - guard_bytes() - word_bytes(),
-                                                              std::numeric_limits<std::uint32_t>::max()));
+    return static_cast<std::uint32_t>(std::min(with_guard, kMaxWriteBytes) - guard_bytes() - word_bytes());
   }
   // Offset in the memory of a frame's lowest byte.
   constexpr std::uint64_t frame_offset(std::uint64_t position, std::uint64_t frame) const {

@@ -164,6 +164,17 @@ TEST(Ring, the_longest_message_finds_room_wherever_the_ring_stands) {
   }
 }
 
+TEST(Ring, the_longest_message_goes_in_one_write) {
+  for (const Geometry& geometry : forms(std::uint64_t{1} << 36)) {
+    const std::uint64_t payload = geometry.max_payload_bytes();
+    const std::uint64_t written = geometry.commit == Commit::Reversed
+                                      ? kWordBytes + geometry.frame_bytes(geometry.max_payload_bytes())
+                                      : payload + geometry.word_bytes();
+    EXPECT_LE(written, kMaxWriteBytes);
+    EXPECT_GE(payload, kMaxWriteBytes - kUnitBytes - kWordBytes);
+  }
+}
+
 TEST(Ring, refuses_when_full_and_goes_on_when_the_oldest_was_let_go_of) {
   for (const Geometry& geometry : forms(4096)) {
     Pair pair(geometry);
