@@ -13,10 +13,15 @@
 
 namespace verbena::messaging {
 
+// The others have no choice: a shared ring stands as SharedGeometry has it.
+inline Commit commit_of(const Kind& kind) {
+  if (kind.protocol == Protocol::BufferedRead) return Commit::Offset;
+  return kind.protocol == Protocol::SharedWrite ? Commit::Immediate : kind.commit;
+}
+
 inline ring::Geometry geometry_of(const Settled& settled, std::uint64_t capacity) {
   ring::Geometry geometry{.capacity = capacity};
-  const bool reads = settled.kind.protocol == Protocol::BufferedRead;
-  switch (reads ? Commit::Offset : settled.kind.commit) {
+  switch (commit_of(settled.kind)) {
     case Commit::Immediate:
       geometry.commit = ring::Commit::Immediate;
       geometry.max_messages = settled.depth;

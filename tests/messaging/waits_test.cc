@@ -579,6 +579,15 @@ TEST(Mismatch, options_that_no_protocol_takes_are_refused) {
   expect_error(Receiver::create(engine, {.max_senders = 0}), ErrorCode::InvalidArgument, "max_senders");
 }
 
+TEST(Kinds, choices_that_a_protocol_does_not_have_are_ignored) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  for (const auto commit : {messaging::Commit::Immediate, messaging::Commit::Offset, messaging::Commit::Reversed}) {
+    const messaging::Kind kind{.protocol = Protocol::SharedWrite, .commit = commit};
+    must(Receiver::create(engine, {.kind = kind, .max_message_bytes = 1792, .ring_bytes = 4096}));
+  }
+}
+
 TEST(Roles, a_sender_may_listen_and_a_receiver_connect) {
   Ends ends(Way{{.protocol = Protocol::SendReceive}});
   Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
