@@ -48,10 +48,7 @@ Result<void> BufferedReadSender::start(const Offer& theirs) {
 }
 
 std::uint64_t BufferedReadSender::credits() const {
-  if (!writer_ || !writer_->try_reserve(settled().max_message_bytes)) return 0;
-  const ring::Geometry& geometry = writer_->geometry();
-  const std::uint64_t free = geometry.capacity - (writer_->position() - writer_->head());
-  return std::max<std::uint64_t>(1, free / geometry.frame_bytes(settled().max_message_bytes));
+  return writer_ ? writer_->count_room(settled().max_message_bytes) : 0;
 }
 
 // ---- Sending.

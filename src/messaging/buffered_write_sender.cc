@@ -80,11 +80,7 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
 }
 
 std::uint64_t BufferedWriteSender::credits() const {
-  if (!writer_ || !writer_->try_reserve(settled().max_message_bytes)) return 0;
-  const ring::Geometry& geometry = writer_->geometry();
-  const std::uint64_t free = geometry.capacity - (writer_->position() - writer_->head());
-  const std::uint64_t room = (free - geometry.guard_bytes()) / geometry.frame_bytes(settled().max_message_bytes);
-  return std::min(std::max<std::uint64_t>(room, 1), writer_->messages_left());
+  return writer_ ? writer_->count_room(settled().max_message_bytes) : 0;
 }
 
 // ---- Sending.

@@ -56,7 +56,12 @@ Result<void> SharedWriteSender::start(const Offer& theirs) {
 
 std::uint64_t SharedWriteSender::credits() const {
   if (!has_room(settled().max_message_bytes)) return 0;
-  return settled().depth - (taken_ - released_);
+  const std::uint64_t frame = geometry_.frame_bytes(settled().max_message_bytes);
+  const std::uint64_t begin = std::max(tail_, writer_->head()), end = writer_->head() + geometry_.capacity;
+  // One that does not fit in front of the end is dropped there, and reserved anew.
+  const std::uint64_t dropped = geometry_.frames().room_at(begin) < end - begin ? frame : 0;
+  const std::uint64_t room = (end - begin - queued_bytes_ - dropped) / frame;
+  return std::min(std::max<std::uint64_t>(room, 1), settled().depth - (taken_ - released_));
 }
 
 // Others reserve too: one that was taken may wait for room all the same.

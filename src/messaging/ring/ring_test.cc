@@ -196,6 +196,28 @@ TEST(Ring, refuses_when_full_and_goes_on_when_the_oldest_was_let_go_of) {
   }
 }
 
+TEST(Ring, as_many_messages_find_room_as_are_counted) {
+  for (Geometry geometry : forms(2048))
+    for (const std::uint32_t limit : {0u, 3u}) {
+      if (limit != 0 && geometry.commit != Commit::Immediate) continue;
+      geometry.max_messages = limit;
+      for (std::size_t bytes = 0; bytes <= geometry.max_payload_bytes(); bytes += 60)
+        for (std::size_t units = 0; units < 32; ++units) {
+          Pair pair(geometry);
+          for (std::size_t i = 0; i < units; ++i) {
+            ASSERT_TRUE(pair.send(""));
+            const auto view = pair.receive();
+            pair.let_go(*view);
+          }
+          const std::uint64_t counted = pair.writer.count_room(static_cast<std::uint32_t>(bytes));
+          std::uint64_t went = 0;
+          while (pair.send(letters(bytes, went))) ++went;
+          ASSERT_EQ(went, counted) << bytes << " bytes at " << units;
+          EXPECT_EQ(pair.writer.count_room(static_cast<std::uint32_t>(bytes)), 0u);
+        }
+    }
+}
+
 TEST(Ring, no_more_messages_are_on_their_way_than_there_are_receives) {
   Pair pair({.capacity = 65536, .commit = Commit::Immediate, .max_messages = 16});
   for (int round = 0; round < 20; ++round) {

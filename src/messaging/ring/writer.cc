@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "messaging/ring/writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/assert.h"
@@ -39,6 +40,23 @@ Writer::Writer(const Geometry& geometry, std::span<std::byte> image)
       image_(image),
       ends_(geometry.max_messages) {
   VERBENA_ASSERT(geometry.is_valid() && image.size() >= geometry.memory_bytes());
+}
+
+// Up to the end of the memory, and behind what is skipped there.
+std::uint64_t Writer::count_room(std::uint32_t payload_bytes) const {
+  if (fault_ != Fault::None) return 0;
+  const std::uint64_t frame = geometry_.frame_bytes(payload_bytes), needed = frame + geometry_.guard_bytes();
+  std::uint64_t count = 0, left = geometry_.capacity - (position_ - head_);
+  for (int stretch = 0; stretch < 2; ++stretch) {
+    const std::uint64_t at = head_ + geometry_.capacity - left;
+    const std::uint64_t skip = geometry_.skip_before(at, frame);
+    if (skip + needed > left) break;
+    left -= skip;
+    const std::uint64_t fit = (std::min(left, geometry_.room_at(at + skip)) - needed) / frame + 1;
+    count += fit;
+    left -= fit * frame;
+  }
+  return geometry_.max_messages == 0 ? count : std::min(count, geometry_.max_messages - messages_);
 }
 
 // The reader goes on behind the end once it sees the skip: with nothing published later, the frame is there by then.

@@ -67,10 +67,8 @@ class Writer {
   // Room for a message, or nothing at this moment. It is taken by commit(); until then it is as if it were
   // not there. The message has at most max_payload_bytes().
   std::optional<Reservation> try_reserve(std::uint32_t payload_bytes) const;
-  // That may be on their way beside those that are, where their number has a limit.
-  std::uint64_t messages_left() const {
-    return geometry_.max_messages == 0 ? UINT64_MAX : geometry_.max_messages - messages_;
-  }
+  // How many messages of that length find room now, one after the other.
+  std::uint64_t count_room(std::uint32_t payload_bytes) const;
   std::span<std::byte> payload(const Reservation& reservation) const;
   // The last reservation, whose payload is in the image by now. What is to be written stands until the next one.
   const WriteList& commit(const Reservation& reservation);

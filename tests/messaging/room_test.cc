@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line of those that wait for room: who stands where, and who goes when one leaves it. In virtual time.
+// Room for messages: what credits() promises, and the line of those that wait for it, who goes when one leaves it. In
+// virtual time.
 #include "virtual_pair.h"
 
 namespace verbena {
@@ -11,6 +12,35 @@ using ::testing::HasSubstr;
 
 constexpr Duration kPatience = VirtualPair::kPatience;
 constexpr Duration kWhile = Duration::milliseconds(5);
+
+class Credits : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, Credits, ::testing::ValuesIn(ways_in_virtual_time()),
+                         [](const auto& way) { return name_of(way.param); });
+
+// Of a ring, wherever it stands, and though nobody takes what comes.
+TEST_P(Credits, are_messages_that_go_now) {
+  constexpr std::uint32_t kMost = 900;
+  VirtualPair pair(GetParam(), {.max_message_bytes = kMost, .depth = 32, .ring_bytes = 4096});
+  const auto longest = text_of_message(0, 0, kMost);
+  const auto drain = [&] {
+    for (int turn = 0; turn < 100; ++turn) {
+      pair.run_for(Duration::microseconds(50));
+      while (auto message = pair.receiver->try_receive()) message->give_back();
+    }
+  };
+  for (std::uint32_t n = 0; n < 20; ++n) {
+    const std::uint64_t credits = pair.sender->credits();
+    std::uint64_t went = 0;
+    for (int turn = 0; went < credits && turn < 100; ++turn) {
+      went += pair.sender->try_send(longest).taken;
+      pair.run_for(Duration::microseconds(20));
+    }
+    ASSERT_EQ(went, credits) << n;
+    drain();
+    must(pair.sender->send(text_of_message(0, n, n * 37 % 300), kPatience));  // the next begin at another place
+    drain();
+  }
+}
 
 // There is room for a short message and none for a long one: by the bytes of a ring, or by its buffers.
 class Line : public ::testing::TestWithParam<Way> {
