@@ -190,6 +190,7 @@ class SenderEnd {
   bool first_wants_buffer();
   void serve();
   void serve_waiting();
+  void stand_in_line(Sending& sending);
   static void end_wait(Sending& sending);
   void serve_freeing();
   void call_back(const Calling& calling);
@@ -209,8 +210,8 @@ class SenderEnd {
   bool doomed_ = false;      // the connection is to go with the next tick
   bool was_closed_ = false;  // by its user
   bool wants_slot_ = false;  // the last refusal was for want of one, of buffers_
-  // How often those were cancelled that wait: who drives the engine meanwhile stands in no list.
-  std::uint32_t waits_cancelled_ = 0, freeings_cancelled_ = 0;
+  // How often those were cancelled that wait for memory: who drives the engine meanwhile stands in no list.
+  std::uint32_t freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;
   Changes changed_;
   Tick tick_;

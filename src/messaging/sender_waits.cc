@@ -148,21 +148,19 @@ bool SenderEnd::first_wants_buffer() {
 
 Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration timeout) {
   const Instant deadline = deadline_of(timeout);
-  SendResult result{SendStatus::Closed, 0, 0};
-  bool was_refused = false;
-  const std::uint32_t before = waits_cancelled_;
-  const auto tried = [&] {
-    if (waits_cancelled_ != before) return true;
-    if (looks()) look();
-    result = try_now({&message, 1});
-    if (!result && !std::exchange(was_refused, true)) count_refusal(result.status);
-    return !may_go_later(result.status);
-  };
-  const bool polls = looks() || limiter_.is_on();
-  engine_.run_until(tried, deadline, look_every(polls));
-  if (result) return result.last;
-  if (waits_cancelled_ != before) return cancelled_send();
-  return refusal(result.status, message.size);
+  Sending sending(*this, message, deadline);
+  if (looks()) look();
+  if (!sending.await_ready()) {
+    sending.bind(engine_, [](detail::Resumption&) {});  // it asks by itself whether it was served
+    stand_in_line(sending);
+    const auto is_over = [&] {
+      if (is_open() && looks()) look();
+      serve_waiting();
+      return !sending.in_line_;
+    };
+    engine_.run_until(is_over, deadline, look_every(looks() || limiter_.is_on()));
+  }
+  return sending.await_resume();
 }
 
 Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
@@ -185,6 +183,11 @@ void SenderEnd::wait_for_room(Sending& sending, std::coroutine_handle<> who) {
   sending.bind(engine_, who);
   if (!is_open()) return sending.make_ready();
   if (!sending.deadline_.is_never()) sending.make_ready_at(sending.deadline_);
+  stand_in_line(sending);
+}
+
+void SenderEnd::stand_in_line(Sending& sending) {
+  if (!is_open()) return;
   waiting_.push_back(sending);
   sending.in_line_ = true;
   look_again();
@@ -204,7 +207,6 @@ void SenderEnd::wait_for_freed(Freeing& freeing, std::coroutine_handle<> who) {
 }
 
 void SenderEnd::cancel_waiting() {
-  ++waits_cancelled_;
   while (!waiting_.empty()) {
     auto& sending = static_cast<Sending&>(waiting_.first());
     sending.cancelled_ = true;

@@ -91,6 +91,22 @@ TEST_P(Line, who_stands_behind_one_that_is_destroyed_goes_when_there_is_room_for
   EXPECT_EQ(second, "well");
 }
 
+class Room : public Credits {};
+INSTANTIATE_TEST_SUITE_P(Messaging, Room, ::testing::ValuesIn(ways_in_virtual_time()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(Room, goes_first_to_who_waited_first_and_drives_the_engine) {
+  VirtualPair pair(GetParam(), {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096});
+  const auto text = text_of_message(0, pair.fill(200), 200);
+  messaging::MessageId later = 0;
+  const auto send = [&]() -> Task<void> { later = must(co_await pair.sender->async_send(text, kPatience)); };
+  pair.world.after(Duration::milliseconds(1), [&] { pair.here.engine().spawn(send()); });
+  pair.world.after(Duration::milliseconds(3), [&] { pair.receiver->on_message([](const Message&) {}); });
+  const auto earlier = must(pair.sender->send(text, kPatience));
+  EXPECT_TRUE(pair.run_until([&] { return later != 0; }));
+  EXPECT_LT(earlier, later);
+}
+
 class LineForBuffers : public Line {};
 INSTANTIATE_TEST_SUITE_P(Messaging, LineForBuffers, ::testing::ValuesIn(ways_of({"send-receive"})),
                          [](const auto& way) { return name_of(way.param); });
