@@ -15,7 +15,6 @@ Result<void> BufferedReadSender::open() {
   auto capacity = ring_capacity(options());
   if (!capacity) return capacity.error();
   capacity_ = *capacity;
-  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   const Access access = Access::LocalWrite | Access::RemoteRead | Access::RemoteWrite;
   auto ring = RegisteredRing::create(domain(), capacity_, options().kind.ring, ReadRing::kLines, access);
   if (!ring) return ring.error();
@@ -44,6 +43,7 @@ Result<void> BufferedReadSender::start(const Offer& theirs) {
   const ring::Geometry geometry = geometry_of(settled(), capacity_);
   const auto image = ring_.region.bytes().first(static_cast<std::size_t>(geometry.memory_bytes()));
   writer_.emplace(geometry, image);
+  buffers_.plan(max_message_bytes(), options().depth, Access::None);
   return {};
 }
 

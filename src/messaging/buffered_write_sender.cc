@@ -40,7 +40,6 @@ Result<void> BufferedWriteSender::open() {
                                               ": the device sends nothing inline, and words are sent so");
   most_ = std::min(device().info().max_requests - 8, 4 * options().depth + 3 * std::uint32_t{kBatch});
   signals_.resize(most_ + 1);
-  buffers_.plan(options().max_message_bytes, options().depth, Access::None);
   batch_ = std::make_unique<Batch>();
   return {};
 }
@@ -76,6 +75,7 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
   if (!image) return image.error();
   image_ = std::move(*image);
   writer_.emplace(geometry, image_.bytes());
+  buffers_.plan(max_message_bytes(), options().depth, Access::None);
   return {};
 }
 

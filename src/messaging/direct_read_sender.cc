@@ -9,7 +9,6 @@
 namespace verbena::messaging {
 
 Result<void> DirectReadSender::open() {
-  buffers_.plan(options().max_message_bytes, options().depth, Access::RemoteRead);
   in_flight_.assign(options().depth, kNoSlot);
   if (device().info().max_inline_bytes < Announcement::kWireBytes)
     return Error(ErrorCode::NotSupported, "messages by direct-read: the device sends nothing inline");
@@ -26,6 +25,7 @@ QueuePairCapabilities DirectReadSender::queues() const {
 
 Result<void> DirectReadSender::start(const Offer&) {
   depth_ = settled().depth;
+  buffers_.plan(max_message_bytes(), options().depth, Access::RemoteRead);
   return {};
 }
 
@@ -63,12 +63,12 @@ SendResult DirectReadSender::put(std::span<const Outgoing> messages) {
     } else if (message.lent) {
       const auto address = reinterpret_cast<std::uintptr_t>(message.data);
       result.status = announce(number, {address, message.rkey, message.size}, slot);
-    } else if ((slot = buffers_.take(domain())) != kNoSlot) {
+    } else if ((slot = take_buffer()) != kNoSlot) {
       if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);
       result.status = announce(number, announcement_of(slot, message.size), slot);
       if (!result) buffers_.give_back(slot);
     } else {
-      result.status = SendStatus::NoBuffer;
+      result.status = is_open() ? SendStatus::NoBuffer : SendStatus::Closed;
     }
     if (!result) return result;
     ++result.taken;

@@ -30,15 +30,15 @@ class MessageBuffers {
     for (std::uint32_t i = count_; i-- > 0;) free_.push_back(i);
     return {};
   }
-  // kNoSlot when none is free. The first call allocates them if nobody did.
-  std::uint32_t take(ProtectionDomain& domain) {
-    if (memory_.empty() && !allocate(domain)) return kNoSlot;
+  bool is_allocated() const { return !memory_.empty(); }
+  // kNoSlot when none is free.
+  std::uint32_t take() {
     if (free_.empty()) return kNoSlot;
     const std::uint32_t slot = free_.back();
     free_.pop_back();
     return slot;
   }
-  bool all_taken() const { return !memory_.empty() && free_.empty(); }
+  bool all_taken() const { return is_allocated() && free_.empty(); }
   // kNoSlot is nothing to give back.
   void give_back(std::uint32_t slot) {
     if (slot != kNoSlot) free_.push_back(slot);

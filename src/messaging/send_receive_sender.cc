@@ -77,7 +77,7 @@ bool SendReceiveSender::add(Batch& batch, const Outgoing& message, std::uint64_t
     request.flags = SendFlags::Signaled | SendFlags::Inline;
     ++counters_.inlined;
   } else {
-    const std::uint32_t slot = buffers_.take(domain());
+    const std::uint32_t slot = buffers_.take();
     if (slot == kNoSlot) return false;
     add_buffer(batch, slot, message.size);
     if (message.size != 0) std::memcpy(buffers_.at(slot), message.data, message.size);

@@ -162,7 +162,10 @@ class SenderEnd {
   // The peer breaks the protocol: the connection ends with that error.
   void fail(Error error);
   static constexpr std::uint32_t kNoSlot = MessageBuffers::kNoSlot;
-  MessageBuffers buffers_;  // planned by open()
+  // Of buffers_, which the first allocates if open() did not. kNoSlot: none is free, or there is no memory for them and
+  // the connection has ended.
+  std::uint32_t take_buffer();
+  MessageBuffers buffers_;  // planned by open(), or by start() with what is settled
   SenderCounters counters_;
 
  private:

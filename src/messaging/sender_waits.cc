@@ -101,13 +101,23 @@ void SenderEnd::count_refusal(SendStatus status) {
   counters_.too_long += status == SendStatus::TooLong;
 }
 
+std::uint32_t SenderEnd::take_buffer() {
+  if (buffers_.is_allocated()) return buffers_.take();
+  if (auto ok = buffers_.allocate(domain()); !ok) {
+    fail(ok.error());
+    return kNoSlot;
+  }
+  return buffers_.take();
+}
+
 std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
   if (!is_open()) return std::nullopt;
   if (bytes > max_message_bytes()) {
     ++counters_.too_long;
     return std::nullopt;
   }
-  const std::uint32_t slot = buffers_.take(domain());
+  const std::uint32_t slot = take_buffer();
+  if (!is_open()) return std::nullopt;
   if (slot == kNoSlot) {
     ++counters_.no_buffer;
     wants_slot_ = true;

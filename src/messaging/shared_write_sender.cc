@@ -91,7 +91,7 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
     if (message.lent) {
       take({reinterpret_cast<std::uintptr_t>(message.data), message.size, message.lkey}, kNoSlot);
     } else {
-      const std::uint32_t slot = buffers_.take(domain());
+      const std::uint32_t slot = buffers_.take();
       if (slot == kNoSlot) {
         result.status = SendStatus::NoBuffer;
         break;

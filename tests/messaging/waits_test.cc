@@ -563,6 +563,23 @@ TEST(Mismatch, the_smaller_sizes_hold_and_one_sender_too_many_is_refused) {
   expect_error(ends.try_connect(more), ErrorCode::Rejected, "serves 1 sender, and takes no more");
 }
 
+// Of buffers that are allocated when the first is taken.
+TEST(Mismatch, a_sender_that_would_take_long_messages_sends_the_short_ones_that_were_agreed) {
+  for (const char* const name : {"direct-read", "buffered-write/offset"}) {
+    SCOPED_TRACE(name);
+    Ends ends(Way{must(messaging::parse_kind(name))},
+              {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+    Options more = ends.options;
+    more.max_message_bytes = 1u << 30;
+    more.depth = 10'000;
+    Sender sender = must(ends.try_connect(more));
+    EXPECT_EQ(sender.max_message_bytes(), 256u);
+    must(sender.send(text_of_message(0, 0, 250), kPatience));
+    EXPECT_TRUE(sender.try_reserve(250));
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 250));
+  }
+}
+
 TEST(Mismatch, options_that_no_protocol_takes_are_refused) {
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
