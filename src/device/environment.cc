@@ -79,9 +79,9 @@ namespace {
 
 // NotFound is said of devices alone.
 Error no_file(int number, std::string what) {
-  const Error error = Error::from_errno(number, std::move(what));
-  if (error.code() != ErrorCode::NotFound) return error;
-  return {ErrorCode::IoError, error.context(), error.native(), error.domain()};
+  Error error = Error::from_errno(number, std::move(what));
+  if (error.code() == ErrorCode::NotFound) error = {ErrorCode::IoError, error.context(), number, ErrorDomain::Errno};
+  return error;
 }
 
 }  // namespace
