@@ -97,7 +97,7 @@ Result<void> DirectReadReceiver::handle_received(ReceiverPeer& base, const Compl
   if (peer.announced.size() + peer.reading.size() >= options().depth)
     return Error(ErrorCode::ProtocolError, "the sender announced more than it had credits for");
   peer.announced.push(it);
-  read_on();
+  ask();
   return {};
 }
 
@@ -185,7 +185,7 @@ Result<void> DirectReadReceiver::handle_sent(ReceiverPeer& base, const Completio
   tell(peer);
   answer_finish(peer);
   touch_if_awaited();
-  read_on();
+  ask();
   return {};
 }
 

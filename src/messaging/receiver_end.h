@@ -191,9 +191,11 @@ class ReceiverEnd {
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);
   // The program says where messages go. It may throw, so it is asked from the engine alone and never inside itself: by
-  // ask_for_places(), in the run after ask_soon(), and anew when it threw. Without it nobody needs to wait for that.
+  // ask_for_places(), in the run after ask_soon(), or at once by ask() in what the engine calls; and anew when it
+  // threw. Without it nobody needs to wait for that.
   bool has_places() const { return static_cast<bool>(place_); }
   void ask_soon() { asking_.make_ready(); }
+  void ask();
   virtual void ask_for_places() {}
   // Where the program wants a message to go; nothing when it does not care.
   std::optional<LentMemory> place_for(const ReceiverPeer& peer, std::uint32_t bytes) const {
@@ -248,7 +250,6 @@ class ReceiverEnd {
   bool has_end_to_tell() const;
   Result<void> end_of(const ReceiverPeer& peer) const;
   void tell_end(ReceiverPeer& peer);
-  void ask();
   void serve();
   void serve_waiting();
   // These call users.
