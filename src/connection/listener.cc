@@ -119,8 +119,7 @@ std::span<const std::byte> ConnectionRequest::private_data() const { return pend
 
 Result<Connection> ConnectionRequest::accept(const ConnectionOptions& options,
                                              std::span<const std::byte> private_data) {
-  ConnectionOptions here = options;
-  auto state = ConnectionState::prepare(pending_->engine, pending_->device, here);
+  auto state = ConnectionState::prepare(pending_->engine, pending_->device, options);
   if (!state) return state.error();
   return accept(Connection{std::move(*state)}, private_data);
 }

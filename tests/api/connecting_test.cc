@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connecting in numbers, again and again, and with marks on the packets.
 #include <fstream>
+#include <limits>
 
 #include "test_pair.h"
+#include "verbena/testing/virtual_network.h"
 
 namespace verbena {
 namespace {
@@ -195,6 +197,46 @@ TEST(Retry, stops_when_told_and_at_what_no_repetition_cures) {
   Reconnector reconnector(pair.engine, address, {}, policy);
   reconnector.on_failure([&](const Error&, std::uint32_t, Duration) { reconnector.stop(); });
   expect_error(reconnector.connect(), ErrorCode::Cancelled, "1 attempt", "ConnectionRefused");
+}
+
+TEST(Retry, that_is_stopped_ends_as_cancelled_though_its_attempt_succeeds) {
+  test::Pair pair;
+  Reconnector reconnector(pair.engine, pair.listener->address().to_string());
+  pair.listener->on_request([&] {
+    reconnector.stop();
+    auto request = pair.listener->poll_request();
+    if (request) pair.accepted.push_back(must(request->accept()));
+  });
+  expect_error(reconnector.connect(), ErrorCode::Cancelled);
+}
+
+TEST(Retry, that_is_stopped_ends_as_cancelled_though_its_last_attempt_fails) {
+  test::Pair pair;
+  Reconnector reconnector(pair.engine, pair.listener->address().to_string(), {}, {.max_attempts = 1});
+  pair.listener->on_request([&] {
+    reconnector.stop();
+    auto request = pair.listener->poll_request();
+    if (request) must(request->reject());
+  });
+  expect_error(reconnector.connect(), ErrorCode::Cancelled);
+}
+
+TEST(Retry, pauses_of_a_policy_that_makes_no_sense_neither_overflow_nor_go_back) {
+  auto network = must(testing::VirtualNetwork::create(8));
+  testing::VirtualHost host = must(network.add_host());
+  for (const Duration first : {Duration{-1}, Duration{std::numeric_limits<std::int64_t>::max() / 2 + 1}}) {
+    Reconnector reconnector(host.engine(), "10.0.0.1:1", {},
+                            {.first_pause = first, .longest_pause = Duration::forever(), .max_attempts = 9,
+                             .give_up_after = Duration::forever()});
+    int told = 0;
+    reconnector.on_failure([&](const Error&, std::uint32_t, Duration pause) {
+      ++told;
+      EXPECT_GE(pause.ns, 0);
+      if (pause > Duration::seconds(1'000'000)) reconnector.stop();
+    });
+    EXPECT_FALSE(reconnector.connect());
+    EXPECT_GE(told, 1);
+  }
 }
 
 }  // namespace

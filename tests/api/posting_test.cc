@@ -312,6 +312,21 @@ TEST_F(Posting, what_waits_for_lost_completions_fails) {
   expect_alive(fresh);
 }
 
+TEST_F(Posting, what_waits_for_lost_completions_fails_though_many_callbacks_throw) {
+  std::array<Operation, 12> throwing;
+  Operation last;
+  for (Operation& each : throwing) {
+    each.on_done([](Operation&) { throw std::runtime_error("out of a callback"); });
+    bystander.receive(each, Segments{});
+  }
+  bystander.receive(last, Segments{});
+  AttachedDevice& device = *pair.engine.state().find(&pair.client);
+  overrun(device, *device.shards().front());
+  for (std::size_t i = 0; i < throwing.size(); ++i)
+    EXPECT_THROW(pair.engine.run_until([&] { return last.done(); }, Duration::seconds(20)), std::runtime_error);
+  EXPECT_TRUE(pair.engine.run_until([&] { return last.done(); }, Duration::seconds(20)));
+}
+
 TEST_F(Posting, an_operation_is_destroyed_though_its_completion_is_lost) {
   AttachedDevice& device = *pair.engine.state().find(&pair.client);
   Operation receive = bystander.receive(Segments{});
