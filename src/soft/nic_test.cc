@@ -439,6 +439,60 @@ TEST_F(Conversation, acknowledges_several_requests_at_once) {
   EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
 }
 
+// A train's packets are of one length: the last of an answer would be a train by itself.
+TEST_F(Conversation, sends_the_last_packet_of_a_long_read_with_the_first_ones_of_the_next) {
+  constexpr std::uint32_t kEach = 127, kFull = 62, kBytes = 2 * kEach * 1024;
+  for (std::size_t i = 0; i < b.memory.size(); ++i) b.memory[i] = static_cast<std::byte>(i * 5 + (i >> 8));
+  std::fill(a.memory.begin(), a.memory.end(), std::byte{0});
+  const ScatterGather to_a = a.at(0, kBytes);
+  post(request(SendOpcode::RdmaRead, to_a, 0));
+  a.nic.handle_doorbells(now);
+  for (int asked = 0; asked < 2; ++asked) {
+    ASSERT_TRUE(move(a, b));
+    EXPECT_EQ(idle(), asked == 0 ? kEach - 1 : kEach);
+    EXPECT_EQ(trains, 3) << "two of them full";
+    EXPECT_EQ(idle(), 0) << "another request may have come";
+  }
+  static_assert(kEach == 3 + 2 * kFull);
+  wait(Duration{1});
+  EXPECT_EQ(idle(), 1) << "none has";
+  EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
+  EXPECT_TRUE(std::equal(a.memory.begin(), a.memory.begin() + kBytes, b.memory.begin()));
+}
+
+TEST_F(Conversation, sends_all_of_a_read_that_fills_no_train) {
+  const ScatterGather to_a = a.at(0, 60 * 1024);
+  post(request(SendOpcode::RdmaRead, to_a, 0));
+  a.nic.handle_doorbells(now);
+  move(a, b);
+  EXPECT_EQ(idle(), 60);
+}
+
+// Who waits for nothing else to come does not keep it, nor longer than an acknowledgement.
+TEST_F(Conversation, sends_the_last_packet_of_a_long_read_when_it_is_due) {
+  const ScatterGather to_a = a.at(0, 100 * 1024);
+  for (const bool flushed : {true, false}) {
+    post(request(SendOpcode::RdmaRead, to_a, 0));
+    a.nic.handle_doorbells(now);
+    move(a, b);
+    if (flushed) {
+      move(b, a);
+    } else {
+      EXPECT_EQ(idle(), 99);
+      EXPECT_EQ(b.nic.next_deadline(), now + config.max_owed_ack_time);
+      now = b.nic.next_deadline();
+      b.nic.handle_timeout(now);
+      EXPECT_TRUE(b.nic.poll_transmit(now, Nic::Acks::Owed, train));
+      std::vector<std::byte> bytes;
+      train.flatten(0, bytes);
+      a.nic.handle_datagram(now, train.path(), std::nullopt, bytes);
+    }
+    const std::optional<Completion> done = a.poll();
+    ASSERT_TRUE(done) << flushed;
+    EXPECT_EQ(done->status, CompletionStatus::Success);
+  }
+}
+
 // Each direction has its queue pair, as with senders and receivers of messages.
 TEST_F(Conversation, takes_the_data_of_another_queue_pair_to_the_same_peer_for_answers) {
   const Nic::CreatedQp there = b.make_qp(), here = a.make_qp();

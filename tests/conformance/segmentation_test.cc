@@ -122,7 +122,7 @@ TEST(Requester, q001_read_asks_in_pieces_whose_numbers_are_those_of_the_answers)
 
 // The receive buffer that every user gets holds 192 packets, however short.
 TEST(Requester, q001_no_read_asks_for_more_packets_than_fit_if_nobody_takes_them) {
-  for (const auto& [mtu, bytes] : {std::pair{256u, 32u << 10}, {512u, 64u << 10}, {1024u, 128u << 10},
+  for (const auto& [mtu, bytes] : {std::pair{256u, 127u * 256}, {512u, 127u * 512}, {1024u, 127u * 1024},
                                    {2048u, 128u << 10}, {4096u, 128u << 10}}) {
     Given given;
     given.path_mtu = mtu;

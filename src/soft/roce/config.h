@@ -19,8 +19,9 @@ struct Config {
   std::uint32_t max_window_trains = 32;
   std::uint32_t max_window_bytes_in_trains = 96 * 1024;
   std::uint32_t ack_request_interval = 96;      // AckReq at least every so many packets, or half a window
-  // One READ request asks for no more, nor for more than two thirds of max_window_packets. Each answer begins and ends
-  // with a longer packet, which costs a train; and the next is asked for while a third of the window is on its way.
+  // One READ request asks for no more, and for fewer packets than two thirds of max_window_packets. Each answer begins
+  // and ends with a longer packet, which costs a train; and the next is asked for while a third of the window is on its
+  // way. 127 packets of 1 KiB are two full trains, one packet between them, and those two.
   std::uint32_t read_chunk_bytes = 128 * 1024;
   // Above what a peer that just stopped polling may take to answer: its service thread looks a millisecond later.
   Duration min_retransmission_time = Duration::milliseconds(2);

@@ -17,7 +17,7 @@ std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
 }
 
 std::uint32_t read_chunk_packets(const Link& link) {
-  const std::uint32_t most = std::max(link.config.max_window_packets * 2 / 3, 1u);
+  const std::uint32_t most = std::max(link.config.max_window_packets * 2 / 3, 2u) - 1;
   return std::clamp(link.config.read_chunk_bytes / link.mtu(), 1u, most);
 }
 

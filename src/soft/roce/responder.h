@@ -31,9 +31,12 @@ class Responder {
   void note_reply(Instant now) {
     if (owes_acknowledge()) conversation_.on_reply(now, link_.config);
   }
-  // Whether the acknowledgement owed may wait a little for the peer's next request.
-  bool holds_back(Instant now) const { return owes_acknowledge() && conversation_.holds_back(now, link_.config); }
-  // When an owed acknowledgement must leave.
+  // Whether what is owed may wait a little for the peer's next request.
+  bool holds_back(Instant now) const {
+    if (owes_last()) return now == responses_.front().since;
+    return owes_acknowledge() && conversation_.holds_back(now, link_.config);
+  }
+  // When what is owed must leave.
   Instant deadline() const;
 
   Psn expected() const { return expected_; }
@@ -100,8 +103,15 @@ class Responder {
   bool owes_acknowledge() const {
     return !responses_.empty() && responses_.front().kind == Response::Kind::Acknowledge;
   }
-  bool emit_read(Train& train);
-  bool emit_read_run(Train& train);
+  // The last packet of a long answer begins a train, being longer than those before it. It waits for one more look at
+  // what came: where READs follow each other, the first packets of the next answer ride with it.
+  bool owes_last() const {
+    if (responses_.size() != 1) return false;
+    const Response& front = responses_.front();
+    return front.filled && front.length <= link_.mtu();
+  }
+  bool emit_read(Instant now, Train& train);
+  bool emit_read_run(Instant now, Train& train);
   bool emit_short(Instant now, Train& train);
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
   enum class Added : std::uint8_t { Yes, NoRoom, Fault };

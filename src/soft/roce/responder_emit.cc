@@ -9,12 +9,12 @@ namespace verbena::roce {
 using wire::Opcode;
 
 bool Responder::ready(Instant now, bool flush_acks) const {
-  if (!owes_acknowledge()) return !responses_.empty();
+  if (!owes_acknowledge() && !owes_last()) return !responses_.empty();
   return flush_acks || responses_.front().prompt || now >= deadline();
 }
 
 Instant Responder::deadline() const {
-  if (!owes_acknowledge()) return Instant::never();
+  if (!owes_acknowledge() && !owes_last()) return Instant::never();
   return responses_.front().since + link_.config.max_owed_ack_time;
 }
 
@@ -22,7 +22,7 @@ bool Responder::emit(Instant now, bool flush_acks, Train& train) {
   bool added = false;
   while (ready(now, flush_acks)) {
     const bool read = responses_.front().kind == Response::Kind::Read;
-    if (!(read ? emit_read(train) : emit_short(now, train))) break;
+    if (!(read ? emit_read(now, train) : emit_short(now, train))) break;
     added = true;
   }
   return added;
@@ -67,7 +67,7 @@ void Responder::break_off_read(wire::NakCode code, AsyncEventType event) {
 }
 
 // The middle of an answer, as far as it goes at once. False where it has to go packet by packet.
-bool Responder::emit_read_run(Train& train) {
+bool Responder::emit_read_run(Instant now, Train& train) {
   Response& front = responses_.front();
   const std::uint32_t mtu = link_.mtu();
   if (!front.began || front.length <= 2 * mtu) return false;
@@ -79,14 +79,16 @@ bool Responder::emit_read_run(Train& train) {
   if (from == nullptr || !train.add_run(bth, from, mtu, count, Train::Payload::Copy)) return false;
   link_.counters.sent_pkts += count;
   link_.counters.sent_bytes += count * (wire::kBthBytes + mtu + wire::kIcrcBytes);
+  front.filled = front.filled || train.room_for_run(mtu) == 0;
+  front.since = now;
   front.psn = front.psn + count;
   front.va += bytes;
   front.length -= bytes;
   return true;
 }
 
-bool Responder::emit_read(Train& train) {
-  if (emit_read_run(train)) return true;
+bool Responder::emit_read(Instant now, Train& train) {
+  if (emit_read_run(now, train)) return true;
   Response& front = responses_.front();
   const std::uint32_t bytes = std::min(front.length, link_.mtu());
   const bool last = bytes == front.length;
@@ -115,6 +117,7 @@ bool Responder::emit_read(Train& train) {
     return true;
   }
   front.began = true;
+  front.since = now;
   ++front.psn;
   front.va += bytes;
   front.length -= bytes;

@@ -23,8 +23,9 @@ struct Response {
   RKey rkey;
   std::uint32_t length = 0;
   bool began = false;  // Read: the first packet is out
+  bool filled = false;  // Read: a train with its packets
   bool again = false;  // answers a duplicate: the requester may have the first answer already
-  Instant since;       // Acknowledge: owed since
+  Instant since;       // Acknowledge: owed since; Read: when its latest packet left
 };
 
 // A bounded queue that takes memory when it is first used. An acknowledgement is only ever last: whatever follows says
