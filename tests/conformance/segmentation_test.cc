@@ -309,6 +309,30 @@ TEST(Requester, messages_in_trains_are_held_back_by_their_bytes) {
   EXPECT_EQ(sent_of_list(on_loopback(), kMtu), config.max_window_bytes_in_trains / kMtu);
 }
 
+// What is left of the window would make a short train, which costs as much as a full one.
+TEST(Requester, a_train_of_a_long_message_begins_when_there_is_room_for_all_of_it) {
+  constexpr std::uint32_t kFull = 62, kPackets = 1024;
+  Given given = with_deep_queue();
+  given.path_mtu = 1024;
+  Rig rig(given);
+  rig.post(1, SendOpcode::RdmaWrite, {rig.memory(1 << 20).sge(0, 1 << 20)}, kRemote, kRkey);
+  std::vector<Sent> sent = rig.take_all();
+  ASSERT_EQ(sent.size(), 2 + 3 * kFull) << "the first packet rides with one";
+  rig.deliver(rig.ack(sent[kFull - 10].psn(), 0));
+  EXPECT_TRUE(rig.take_all().empty());
+  std::uint32_t all = 2 + 3 * kFull;
+  for (Psn last = sent[kFull + 1].psn(); all < kPackets; last = last + kFull) {
+    rig.deliver(rig.ack(last, 0));
+    sent = rig.take_all();
+    ASSERT_FALSE(sent.empty());
+    all += static_cast<std::uint32_t>(sent.size());
+    EXPECT_TRUE(sent.size() == kFull || all == kPackets) << sent.size();
+    const auto asks = [](const Sent& packet) { return packet.packet.bth.ack_request; };
+    EXPECT_TRUE(std::any_of(sent.begin(), sent.end(), asks)) << all;
+  }
+  EXPECT_EQ(all, kPackets);
+}
+
 TEST(Requester, trains_that_were_acknowledged_leave_room_for_others) {
   Rig rig(on_loopback());
   Memory& memory = rig.memory(kMtu);

@@ -18,7 +18,8 @@ struct Config {
   std::uint32_t max_window_packets_in_trains = 512;
   std::uint32_t max_window_trains = 32;
   std::uint32_t max_window_bytes_in_trains = 96 * 1024;
-  std::uint32_t ack_request_interval = 96;      // AckReq at least every so many packets, or half a window
+  // AckReq at least every so many packets, or a full train, or half a window.
+  std::uint32_t ack_request_interval = 96;
   // One READ request asks for no more, and for fewer packets than two thirds of max_window_packets. Each answer begins
   // and ends with a longer packet, which costs a train; and the next is asked for while a third of the window is on its
   // way. 127 packets of 1 KiB are two full trains, one packet between them, and those two.

@@ -125,9 +125,16 @@ bool Requester::window_admits(const SendWqe& wqe, const Room& room) const {
   return wanted <= room.packets && std::min(left, wanted * mtu) <= room.bytes;
 }
 
+bool Requester::waits_for_room(const SendWqe& wqe, const Room& room) const {
+  const std::uint32_t admitted = room.full_packets(link_.mtu());
+  return admitted < full_train_ && full_train_ <= half_window() && state_.current_packet != 0 &&
+         !wqe.is_read_or_atomic() && wqe.packets - state_.current_packet > admitted && state_.next == state_.highest;
+}
+
 bool Requester::ready() {
   Room room;
-  return sendable(room) != nullptr;
+  const SendWqe* const wqe = sendable(room);
+  return wqe != nullptr && !waits_for_room(*wqe, room);
 }
 
 SendWqe* Requester::sendable(Room& room) {
@@ -138,8 +145,12 @@ SendWqe* Requester::sendable(Room& room) {
   return window_admits(*wqe, room) ? wqe : nullptr;
 }
 
+std::uint32_t Requester::half_window() const { return std::max(state_.window.full_packets() / 2, 1u); }
+
+// Once in a full train, so that room is made for one at a time.
 std::uint32_t Requester::ack_request_interval() const {
-  return std::min(link_.config.ack_request_interval, std::max(state_.window.full_packets() / 2, 1u));
+  const std::uint32_t most = std::min(link_.config.ack_request_interval, half_window());
+  return full_train_ == 1 ? most : std::min(full_train_, most);
 }
 
 void Requester::begin(SendWqe& wqe) {
@@ -178,9 +189,11 @@ bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
 
 bool Requester::emit(Instant now, Train& train) {
   bool added = false;
+  full_train_ = train.room_for_run(link_.mtu());
   Room room;
   while (SendWqe* const next = sendable(room)) {
     SendWqe& wqe = *next;
+    if (!added && waits_for_room(wqe, room)) break;
     if (!wqe.started) begin(wqe);
     if (at_failed()) break;
     const std::uint32_t run = middle_run(wqe, room, train);

@@ -30,10 +30,13 @@ class Requester {
   core::SendWqe* next_request();
   // The next request, when the next packet of it may leave.
   core::SendWqe* sendable(Room& room);
+  std::uint32_t half_window() const;
   std::uint32_t ack_request_interval() const;
   bool may_start(const core::SendWqe& wqe) const;
   Room room() const;
   bool window_admits(const core::SendWqe& wqe, const Room& room) const;
+  // Whether a train that began now would end early for want of room; an acknowledgement that makes more was asked for.
+  bool waits_for_room(const core::SendWqe& wqe, const Room& room) const;
   std::uint32_t bytes_in_flight() const;
   // At least as many as are, but for the one that holds the oldest request.
   std::uint32_t trains_in_flight() const;
@@ -50,6 +53,7 @@ class Requester {
 
   Link& link_;
   SendState& state_;
+  std::uint32_t full_train_ = 1;  // packets of the path MTU in the longest
 };
 
 using core::ack_timeout;
