@@ -189,7 +189,7 @@ bool Requester::payload_of(SendWqe& wqe, const Cut& cut, PieceList& pieces) {
 
 bool Requester::emit(Instant now, Train& train) {
   bool added = false;
-  full_train_ = train.room_for_run(link_.mtu());
+  if (state_.current_packet != 0) full_train_ = train.room_for_run(link_.mtu());
   Room room;
   while (SendWqe* const next = sendable(room)) {
     SendWqe& wqe = *next;
