@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::uint32_t kShardEntries = 4096;
 constexpr int kBatchesPerQueue = 8;  // one busy queue does not starve the others
+constexpr std::uint32_t kLeastPerTurn = 7 * 64;  // completions of a queue that has as many
+
+// So often all that is in a queue now was handed out.
+std::uint32_t turns_to_empty(const CompletionShard& shard) { return shard.capacity / kLeastPerTurn + 1; }
 
 class GatheredPosts {
  public:
@@ -162,9 +166,33 @@ bool EngineState::drain(CompletionShard& shard) {
     }
     batch_next_ = 0;
     batch_end_ = shard.ops->poll(batch_);
-    if (batch_end_ == 0) break;
+    if (batch_end_ == 0) return any;
   }
+  more_waits_ = true;
   return any;
+}
+
+void EngineState::hand_out_completions() {
+  const Holding held(draining_, true);
+  for (std::size_t d = 0; d < devices_.size(); ++d)
+    for (std::size_t i = 0; i < devices_[d]->shards().size(); ++i) {
+      CompletionShard& shard = *devices_[d]->shards()[i];
+      for (std::uint32_t left = turns_to_empty(shard); left != 0; --left) {
+        more_waits_ = false;
+        drain(shard);
+        if (!more_waits_) break;
+      }
+    }
+}
+
+// Whoever sends more meanwhile holds nothing up for ever.
+bool EngineState::may_tend() {
+  std::uint32_t most = 0;
+  for (const auto& device : devices_)
+    for (const auto& shard : device->shards()) most = std::max(most, turns_to_empty(*shard));
+  if (more_waits_ && ++tends_put_off_ <= most) return false;
+  tends_put_off_ = 0;
+  return true;
 }
 
 // Events first: they say why completions end as they do.
@@ -182,12 +210,13 @@ bool EngineState::run_device(AttachedDevice& device) {
 bool EngineState::run_once() {
   bool any = false;
   outside_ = Outside::Elsewhere;
+  more_waits_ = false;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
   waited_in_device_ = false;
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
-  if (!tend_soon_.empty() && tend_wanted()) any = true;
+  if (!tend_soon_.empty() && may_tend() && tend_wanted()) any = true;
   if (!keep_alives_.empty() && keep_alive_due()) any = true;
   if (resume_due()) any = true;
   active_ = active_ || any;

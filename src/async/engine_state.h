@@ -103,7 +103,11 @@ class EngineState {
   // Null when it is gone.
   OperationQueue* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
-  // That channel wants Channel::tend() in this run or the next, after the completions that are there.
+  // Hands out all completions that are there. No coroutine resumes meanwhile.
+  void hand_out_completions();
+  // Callbacks run inside a destructor, or in hand_out_completions().
+  bool is_draining() const { return draining_; }
+  // That channel wants Channel::tend() in this run or one after it, behind the completions that are there.
   void tend_soon(std::uint32_t key) {
     tend_soon_.push_back(key);
     leave_wait();
@@ -208,6 +212,7 @@ class EngineState {
   void dispatch(AttachedDevice& device, const provider::Event& event);
   bool tell_failures();
   bool expire_deadlines();
+  bool may_tend();
   bool tend_wanted();
   bool keep_alive_due();
   Instant next_keep_alive() const {
@@ -238,6 +243,8 @@ class EngineState {
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
+  bool more_waits_ = false;          // the last look at a queue ended before it was empty
+  std::uint32_t tends_put_off_ = 0;  // runs, for what waits there
   OperationList failing_;
   OperationList timed_;
   Instant next_deadline_ = Instant::never();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "async/engine_state.h"
 #include "base/assert.h"
 
 namespace verbena::messaging {
@@ -177,7 +178,13 @@ Result<void> ReceiverEnd::begin(ReceiverPeer& peer, const Offer& ours, const Off
   // From here on it is one of them, though it may have ended: what it said before is handed out first.
   peer.started_ = true;
   ++taken_peers_;
+  replays_ = true;
   for (const Completion& completion : std::exchange(peer.early_, {})) handle(peer, completion);
+  replays_ = false;
+  if (peer.cut_off_) {
+    has_cut_off_ = true;
+    touch();
+  }
   touch_if_awaited();
   return {};
 }
@@ -231,7 +238,11 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/,
   co_return seat.keep();
 }
 
+// What has arrived can be received.
 bool ReceiverEnd::disconnect(PeerId id) {
+  const Calling calling(destroyed_, tick_);
+  engine_.hand_out_completions();
+  if (calling.destroyed_it()) return false;
   for (const auto& peer : peers_) {
     if (peer->id() != id || peer->cut_off_) continue;
     peer->doomed_ = true;

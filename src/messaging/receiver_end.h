@@ -190,9 +190,9 @@ class ReceiverEnd {
   // For receives of a receive pool: a SEND came with that immediate.
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);
-  // The program says where messages go. It may throw, so it is asked from the engine alone and never inside itself: by
-  // ask_for_places(), in the run after ask_soon(), or at once by ask() in what the engine calls; and anew when it
-  // threw. Without it nobody needs to wait for that.
+  // The program says where messages go. It may throw, so it is asked from the engine alone, never inside itself nor
+  // inside a destructor: by ask_for_places(), in the run after ask_soon(), or at once by ask() in what the engine
+  // calls; and anew when it threw. Without it nobody needs to wait for that.
   bool has_places() const { return static_cast<bool>(place_); }
   void ask_soon() { asking_.make_ready(); }
   void ask();
@@ -267,6 +267,7 @@ class ReceiverEnd {
   std::uint64_t taken_peers_ = 0, ended_ = 0;
   bool has_cut_off_ = false;  // somebody waits to be told of its end
   bool dropped_ = false;      // the receiver is gone
+  bool replays_ = false;      // what came before its sender was known
   std::optional<Error> last_error_;
   Tick tick_, asking_;
   std::size_t turn_ = 0;  // whose messages were looked for last

@@ -92,6 +92,7 @@ void ReceiverEnd::on_message(std::function<void(Message)> f) {
 
 void ReceiverEnd::ask() {
   if (dropped_) return;
+  if (has_places() && (replays_ || engine_.is_draining())) return ask_soon();
   const Calling calling(destroyed_, asking_);
   ask_for_places();
 }

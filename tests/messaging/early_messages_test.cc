@@ -102,5 +102,41 @@ TEST_P(EarlyMessages, of_one_that_leaves_at_once_are_handed_out_and_its_end_is_t
   other.join();
 }
 
+// It said nothing, and was gone before the call was over.
+TEST_P(EarlyMessages, are_not_waited_for_from_one_that_has_left) {
+  const Way way = GetParam();
+  std::promise<std::string> address;
+  std::promise<void> over;
+  std::thread other([&] {
+    Device device = must(Device::open(OpenOptions{.path = way.path}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine));
+    address.set_value(listener.address().to_string());
+    {
+      const Sender sender = must(Sender::accept(engine, must(listener.wait_request(kPatience)), options_of(way)));
+      static_cast<void>(engine.run_until([] { return false; }, Duration::milliseconds(30)));
+    }
+    over.get_future().wait();
+  });
+  const std::string there = address.get_future().get();
+  Device device = must(open_standard(
+      way.path, {.promises = true, .keeps = true, .looks_away = Duration::milliseconds(150)}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  Receiver receiver = must(Receiver::create(engine, options_of(way)));
+  int told = 0;
+  receiver.on_peer_end([&](auto, const Result<void>& end) {
+    EXPECT_FALSE(end);
+    ++told;
+  });
+  must(receiver.connect(there));
+  const auto nothing = receiver.receive(kPatience);
+  EXPECT_FALSE(nothing);
+  EXPECT_NE(nothing.error().code(), ErrorCode::DeadlineExceeded);
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(engine.run_until([&] { return receiver.peers() == 0; }, kPatience));
+  over.set_value();
+  other.join();
+}
+
 }  // namespace
 }  // namespace verbena

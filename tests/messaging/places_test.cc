@@ -68,6 +68,32 @@ TEST_P(PlacesOf, the_program_is_asked_from_the_engine_alone) {
   EXPECT_EQ(outside, 0u) << "by a destructor of Message";
 }
 
+// A destructor of something else runs the engine, and cannot pass on what the callback throws.
+TEST_P(PlacesOf, the_program_is_not_asked_inside_a_destructor) {
+  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 1});
+  bool destroying = false;
+  int asked = 0;
+  ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
+    EXPECT_FALSE(destroying);
+    ++asked;
+    return std::nullopt;
+  });
+  Sender sender = ends.connect();
+  std::array<std::byte, 64> box{};
+  const MemoryRegion memory = must(ends.client.register_memory(box, Access::LocalWrite));
+  for (std::uint32_t n = 0; n < 10; ++n) {
+    std::optional<Connection> other = must(Connection::prepare(ends.engine));
+    Operation waits;
+    other->receive(waits, memory.local());
+    must(sender.send(text_of_message(0, n, kBytes), kPatience));
+    destroying = true;
+    other.reset();
+    destroying = false;
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, kBytes)) << n;
+  }
+  EXPECT_NE(asked, 0);
+}
+
 // Whichever time it throws, in the middle of several places or not: no message is lost, nor a place that was had.
 TEST_P(PlacesOf, a_callback_that_throws_costs_no_message_and_no_place) {
   constexpr std::uint32_t kMessages = 20;
