@@ -35,6 +35,7 @@ class BufferedReadSender final : public SenderEnd {
   ~BufferedReadSender() override { drop_connection(); }
 
   std::uint64_t credits() const override;
+  bool has_room_for(std::uint32_t bytes) const override;
   std::uint64_t memory_bytes() const override { return ring_.region.size() + buffers_.memory().size(); }
 
  protected:

@@ -50,6 +50,9 @@ Result<void> BufferedReadSender::start(const Offer& theirs) {
 std::uint64_t BufferedReadSender::credits() const {
   return writer_ ? writer_->count_room(settled().max_message_bytes) : 0;
 }
+bool BufferedReadSender::has_room_for(std::uint32_t bytes) const {
+  return writer_ && writer_->count_room(bytes) != 0;
+}
 
 // ---- Sending.
 

@@ -30,6 +30,7 @@ class BufferedWriteSender final : public SenderEnd {
   ~BufferedWriteSender() override;
 
   std::uint64_t credits() const override;
+  bool has_room_for(std::uint32_t bytes) const override;
   bool has_buffer() const override { return may_post(0); }
   std::uint64_t memory_bytes() const override { return image_.size() + buffers_.memory().size(); }
 
@@ -37,6 +38,7 @@ class BufferedWriteSender final : public SenderEnd {
   Result<void> open() override;
   QueuePairCapabilities queues() const override;
   std::uint32_t control_receives() const override { return kHeadControls; }
+  Result<void> check_offer(const Offer& theirs, const Settled& settled) const override;
   Result<void> start(const Offer& theirs) override;
   SendResult put(std::span<const Outgoing> messages) override;
   SendResult commit(std::uint32_t slot, std::uint32_t bytes) override;

@@ -52,15 +52,20 @@ QueuePairCapabilities BufferedWriteSender::queues() const {
           .max_inline_bytes = ring::kWordBytes};
 }
 
+Result<void> BufferedWriteSender::check_offer(const Offer& theirs, const Settled& settled) const {
+  const bool asked_for = theirs.extra <= kMostRing || theirs.extra / 2 < options().ring_bytes;
+  if (asked_for || !geometry_of(settled, theirs.extra).is_valid()) return {};
+  return Error(ErrorCode::InvalidArgument, "the receiver offers a ring of " + std::to_string(theirs.extra) +
+                                               " bytes, and this end needs as many: its ring_bytes are " +
+                                               std::to_string(options().ring_bytes));
+}
+
 Result<void> BufferedWriteSender::start(const Offer& theirs) {
   const auto unsound = [](const std::string& why) {
     return Error(ErrorCode::ProtocolError, "the receiver offers a ring " + why);
   };
   const ring::Geometry geometry = geometry_of(settled(), theirs.extra);
   if (!geometry.is_valid()) return unsound("of " + std::to_string(theirs.extra) + " bytes");
-  if (geometry.capacity > kMostRing && geometry.capacity / 2 >= options().ring_bytes)
-    return unsound("of " + std::to_string(theirs.extra) + " bytes, and this end needs as many: its ring_bytes are " +
-                   std::to_string(options().ring_bytes));
   if (theirs.memory.length < geometry.memory_bytes() + kRingLines)
     return unsound("of " + std::to_string(theirs.extra) + " bytes in memory of " +
                    std::to_string(theirs.memory.length));
@@ -81,6 +86,9 @@ Result<void> BufferedWriteSender::start(const Offer& theirs) {
 
 std::uint64_t BufferedWriteSender::credits() const {
   return writer_ ? writer_->count_room(settled().max_message_bytes) : 0;
+}
+bool BufferedWriteSender::has_room_for(std::uint32_t bytes) const {
+  return writer_ && writer_->count_room(bytes) != 0;
 }
 
 // ---- Sending.

@@ -42,9 +42,9 @@ inline Result<std::uint64_t> ring_capacity(const Options& options) {
   const auto refuse = [&](const std::string& why) {
     return Error(ErrorCode::InvalidArgument, "messages by " + to_string(options.kind) + ": " + why);
   };
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 36;
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 33;  // controls count its units by 28 bits
   if (options.ring_bytes == 0 || options.ring_bytes > kMost)
-    return refuse("a ring of " + std::to_string(options.ring_bytes) + " bytes, which is not 1 to 64 GiB");
+    return refuse("a ring of " + std::to_string(options.ring_bytes) + " bytes, which is not 1 to 8 GiB");
   const std::uint64_t capacity = std::max<std::uint64_t>(4096, std::bit_ceil(options.ring_bytes));
   const ring::Geometry geometry = geometry_of({options.kind, 0, options.depth}, capacity);
   if (options.max_message_bytes > geometry.max_payload_bytes())

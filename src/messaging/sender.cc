@@ -43,8 +43,11 @@ bool Sending::await_ready() {
   return result_ || result_.status == SendStatus::TooLong || result_.status == SendStatus::Closed;
 }
 void Sending::await_suspend(std::coroutine_handle<> who) { end_->wait_for_room(*this, who); }
-void Sending::leave_line() { end_->handle_left_line(); }
+void Sending::leave_line() {
+  if (std::exchange(in_line_, false)) end_->handle_left_line();
+}
 Result<MessageId> Sending::await_resume() {
+  leave_line();
   if (result_) return result_.last;
   if (cancelled_) return SenderEnd::cancelled_send();
   return end_->refusal(end_->is_open() ? result_.status : SendStatus::Closed, message_.size);

@@ -87,7 +87,11 @@ Result<void> SenderEnd::begin(const Offer& theirs) {
   auto settled = settle(our_offer(), theirs);
   if (!settled) return settled.error();
   settled_ = *settled;
-  return start(theirs);
+  if (auto ok = check_offer(theirs, settled_); !ok) return ok;
+  if (auto ok = start(theirs); !ok) return ok;
+  started_ = true;
+  for (const Completion& completion : std::exchange(early_, {})) handle(completion);
+  return status();
 }
 
 Task<Result<void>> SenderEnd::connect(std::string address) {
@@ -119,7 +123,9 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   };
   auto theirs = Offer::from_bytes(request.private_data());
   if (!theirs) return refuse(theirs.error());
-  if (auto settled = settle(our_offer(), *theirs); !settled) return refuse(settled.error());
+  auto settled = settle(our_offer(), *theirs);
+  if (!settled) return refuse(settled.error());
+  if (auto ok = check_offer(*theirs, *settled); !ok) return refuse(ok.error());
   if (auto ok = open_connection(); !ok) return ok;
   peer_ = request.peer();
   auto accepted = request.accept(std::move(*connection_), our_offer().to_bytes());
@@ -172,6 +178,7 @@ void SenderEnd::say(Control control) {
 // ---- What comes.
 
 void SenderEnd::handle(const Completion& completion) {
+  if (!started_) return early_.push_back(completion);
   if ((completion.id & kReceiveId) != 0) {
     if (completion.status != CompletionStatus::Success) return;
     const bool is_ours = (completion.id & kFirstBaseId) != 0;

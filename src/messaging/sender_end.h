@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "async/changes.h"
 #include "messaging/calling.h"
@@ -80,6 +81,8 @@ class SenderEnd {
   // ---- A protocol.
   // Room for messages of max_message_bytes() that the receiver has left.
   virtual std::uint64_t credits() const = 0;
+  // Whether it has room for one of so many.
+  virtual bool has_room_for(std::uint32_t /*bytes*/) const { return credits() != 0; }
   // Whether a message more may be under way, as far as this end is concerned. touch() follows when it may.
   virtual bool has_buffer() const { return true; }
   virtual std::uint64_t memory_bytes() const = 0;
@@ -101,7 +104,9 @@ class SenderEnd {
   virtual Result<void> prepare(Connection& /*connection*/) { return {}; }
   // Memory of this end that the peer shall know.
   virtual void offer(Offer& /*ours*/) const {}
-  // The peer is known, and may be posted to. Something may have come from it before. Errors: ProtocolError
+  // Whether what the receiver offers suits this end. Errors: InvalidArgument; the receiver is told where it asked.
+  virtual Result<void> check_offer(const Offer& /*theirs*/, const Settled& /*settled*/) const { return {}; }
+  // The peer is known, and may be posted to. What came from it before is handled after. Errors: ProtocolError
   // (what it offers is not sound).
   virtual Result<void> start(const Offer& theirs) = 0;
   // Sends as many as go, in order; each is at most max_message_bytes(). `last` is the base's to fill in.
@@ -182,7 +187,7 @@ class SenderEnd {
   SendResult pass(std::span<const Outgoing> messages);
   SendResult pass_one(const Outgoing& message);
   std::size_t count_allowed(Instant now, std::span<const Outgoing> messages) const;
-  void count_refusal(SendStatus status);
+  void count_refusal(SendStatus status, std::uint32_t bytes);
   void handle(const Completion& completion);
   void handle_control(const Completion& completion);
   void connection_closed();
@@ -213,6 +218,10 @@ class SenderEnd {
   bool doomed_ = false;      // the connection is to go with the next tick
   bool was_closed_ = false;  // by its user
   bool wants_slot_ = false;  // the last refusal was for want of one, of buffers_
+  bool started_ = false;
+  std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
+  static constexpr std::uint32_t kNoneRefused = 0xffffffff;
+  std::uint32_t refused_bytes_ = kNoneRefused;  // the shortest that was, for want of room, since on_room was told
   // How often those were cancelled that wait for memory: who drives the engine meanwhile stands in no list.
   std::uint32_t freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;

@@ -39,7 +39,7 @@ Error SenderEnd::cancelled_send() {
 
 SendResult SenderEnd::send(std::span<const Outgoing> messages) {
   const SendResult result = try_now(messages);
-  if (!result) count_refusal(result.status);
+  if (!result) count_refusal(result.status, result.taken < messages.size() ? messages[result.taken].size : 0);
   return result;
 }
 
@@ -93,7 +93,8 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
   return result;
 }
 
-void SenderEnd::count_refusal(SendStatus status) {
+void SenderEnd::count_refusal(SendStatus status, std::uint32_t bytes) {
+  if (status == SendStatus::NoCredit) refused_bytes_ = std::min(refused_bytes_, bytes);
   counters_.no_credit += status == SendStatus::NoCredit;
   counters_.no_buffer += status == SendStatus::NoBuffer;
   wants_slot_ = status == SendStatus::NoBuffer && has_buffer();
@@ -139,7 +140,7 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
   else
     result = commit(static_cast<std::uint32_t>(reservation.slot_), bytes);
   if (!result) {
-    count_refusal(result.status);
+    count_refusal(result.status, bytes);
     return result;
   }
   if (limiter_.is_on()) limiter_.take(engine_.now(), bytes);
@@ -161,7 +162,9 @@ Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration tim
   Sending sending(*this, message, deadline);
   if (looks()) look();
   if (!sending.await_ready()) {
-    sending.bind(engine_, [](detail::Resumption&) {});  // it asks by itself whether it was served
+    // It asks by itself whether it was served; who began to wait inside does not wait for one that is late.
+    sending.bind(engine_, [](detail::Resumption& late) { static_cast<Sending&>(late).leave_line(); });
+    if (!deadline.is_never()) sending.make_ready_at(deadline);
     stand_in_line(sending);
     const auto is_over = [&] {
       if (is_open() && looks()) look();
@@ -303,12 +306,13 @@ void SenderEnd::call_back(const Calling& calling) {
     if (calling.destroyed_it()) return;
   }
   if (!on_room_) return;
-  if (state_ == State::Open && credits() == 0) want_room();
+  const bool has_room = has_room_for(std::min(refused_bytes_, max_message_bytes()));
+  if (state_ == State::Open && !has_room) want_room();
   const bool has_slot = !(wants_slot_ && buffers_.all_taken());
-  const bool may_go =
-      credits() != 0 && has_buffer() && has_slot && (!limiter_.is_on() || limiter_.allows(engine_.now()));
+  const bool may_go = has_room && has_buffer() && has_slot && (!limiter_.is_on() || limiter_.allows(engine_.now()));
   if (state_ != State::Closed && !(waiting_.empty() && may_go)) return;
   const auto f = std::exchange(on_room_, nullptr);
+  refused_bytes_ = kNoneRefused;
   touch();
   f();
 }

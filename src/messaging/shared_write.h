@@ -46,6 +46,7 @@ class SharedWriteSender final : public SenderEnd {
   ~SharedWriteSender() override { drop_connection(); }
 
   std::uint64_t credits() const override;
+  bool has_room_for(std::uint32_t bytes) const override;
   bool has_buffer() const override { return taken_ - done_ < items_.size(); }
   std::uint64_t memory_bytes() const override { return buffers_.memory().size() + answers_.size(); }
 
@@ -81,7 +82,6 @@ class SharedWriteSender final : public SenderEnd {
   };
 
   Item& item(MessageId number) { return items_[number % items_.size()]; }
-  bool has_room(std::uint32_t bytes) const;
   void take(const ScatterGather& memory, std::uint32_t slot);
   void go_on();
   void begin(Batch& batch);

@@ -55,7 +55,7 @@ Result<void> SharedWriteSender::start(const Offer& theirs) {
 // ---- Taking messages.
 
 std::uint64_t SharedWriteSender::credits() const {
-  if (!has_room(settled().max_message_bytes)) return 0;
+  if (!has_room_for(settled().max_message_bytes)) return 0;
   const std::uint64_t frame = geometry_.frame_bytes(settled().max_message_bytes);
   const std::uint64_t begin = std::max(tail_, writer_->head()), end = writer_->head() + geometry_.capacity;
   // One that does not fit in front of the end is dropped there, and reserved anew.
@@ -65,7 +65,7 @@ std::uint64_t SharedWriteSender::credits() const {
 }
 
 // Others reserve too: one that was taken may wait for room all the same.
-bool SharedWriteSender::has_room(std::uint32_t bytes) const {
+bool SharedWriteSender::has_room_for(std::uint32_t bytes) const {
   if (!writer_ || taken_ - released_ >= settled().depth) return false;
   const std::uint64_t end = std::max(tail_, writer_->head()) + queued_bytes_ + geometry_.frame_bytes(bytes);
   return end <= writer_->head() + geometry_.capacity;
@@ -79,7 +79,7 @@ void SharedWriteSender::take(const ScatterGather& memory, std::uint32_t slot) {
 SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
   SendResult result;
   for (const Outgoing& message : messages) {
-    if (!has_room(message.size)) {
+    if (!has_room_for(message.size)) {
       want_room();
       result.status = SendStatus::NoCredit;
       break;
@@ -106,7 +106,7 @@ SendResult SharedWriteSender::put(std::span<const Outgoing> messages) {
 }
 
 SendResult SharedWriteSender::commit(std::uint32_t slot, std::uint32_t bytes) {
-  if (!has_room(bytes)) {
+  if (!has_room_for(bytes)) {
     want_room();
     return {SendStatus::NoCredit, 0, 0};
   }

@@ -2,6 +2,7 @@
 // Peers that say what no honest end says: the connection ends with a named error, and no other notices.
 #include "messaging/control.h"
 #include "messaging/offer.h"
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -193,6 +194,31 @@ TEST_P(HostileReceiver, one_that_lies_at_once_is_left) {
     Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
     std::optional<Connection> liar;
     const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
+    listener.on_request([&] {
+      liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
+      EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
+    });
+    auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
+    ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
+    expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
+  }
+}
+
+// Its offer is sound. Its word comes before the sender has looked at that.
+TEST_P(HostileReceiver, one_that_lies_before_its_ring_is_known_is_left) {
+  for (const char* kind : {"buffered-write", "buffered-write/offset", "buffered-write/reversed", "buffered-read"}) {
+    SCOPED_TRACE(kind);
+    const StandardOptions slow{.promises = true, .keeps = true, .looks_away = Duration::milliseconds(20)};
+    Ends ends(must(open_standard(GetParam(), slow)), must(Device::open(OpenOptions{.path = GetParam()})),
+              Way{must(messaging::parse_kind(kind)), GetParam()},
+              {.max_message_bytes = 128, .depth = 8, .ring_bytes = 4096, .max_senders = 2});
+    const MemoryRegion ring = must(ends.server.allocate_memory(1 << 16, Access::All));
+    Offer offer = offer_of(Role::Receiver, ends.options, 4096);
+    offer.order_in_write = true;
+    offer.memory = ring.remote();
+    const auto bytes = offer.to_bytes();
+    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+    std::optional<Connection> liar;
     listener.on_request([&] {
       liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
       EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));

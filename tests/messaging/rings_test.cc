@@ -721,6 +721,16 @@ TEST(BufferedWriteRing, within_a_host_a_short_message_needs_no_request_once_the_
   }
 }
 
+// Controls count the units of one.
+TEST(RingAtADevice, is_refused_by_name_where_it_is_too_large_or_none) {
+  Device device = must(Device::open(OpenOptions{}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  for (const char* const name : {"buffered-write", "shared-write"})
+    for (const std::uint64_t bytes : {std::uint64_t{0}, (std::uint64_t{8} << 30) + 1, std::uint64_t{64} << 30})
+      expect_error(Receiver::create(engine, {.kind = must(messaging::parse_kind(name)), .ring_bytes = bytes}),
+                   ErrorCode::InvalidArgument, "which is not 1 to 8 GiB");
+}
+
 // What was put into the ring's image and is not written there would be missing from then on.
 TEST(RingAtADevice, that_refuses_a_request_ends_its_sender_by_name) {
   for (const char* const name : {"buffered-write/immediate", "buffered-write/offset", "buffered-write/reversed",

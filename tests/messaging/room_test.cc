@@ -91,6 +91,32 @@ TEST_P(Line, who_stands_behind_one_that_is_destroyed_goes_when_there_is_room_for
   EXPECT_EQ(second, "well");
 }
 
+TEST_P(Line, who_waits_inside_one_that_is_late_goes_when_there_is_room_for_it) {
+  const auto inside = [&]() -> Task<void> {
+    co_await pair.here.engine().sleep(Duration::milliseconds(1));
+    second = how(pair.sender->send(text_of_message(0, 0, kShort), kPatience));  // drives the engine itself
+  };
+  pair.here.engine().spawn(inside());
+  const Instant begun = pair.now();
+  EXPECT_THAT(how(pair.sender->send(text_of_message(0, 0, kLong), kWhile)), HasSubstr("DeadlineExceeded"));
+  EXPECT_EQ(second, "well");
+  EXPECT_LT((pair.now() - begun).ns, kWhile.ns * 2);
+}
+
+TEST_P(Line, one_that_was_told_that_it_is_late_stands_there_no_more) {
+  const auto keep = [&]() -> Task<void> {
+    const auto text = text_of_message(0, 0, kLong);
+    auto sending = pair.sender->async_send(text, kWhile);
+    first = how(co_await sending);
+    co_await pair.here.engine().sleep(kPatience);
+  };
+  pair.here.engine().spawn(keep());
+  pair.here.engine().spawn(send(kShort, kPatience, second));
+  pair.run_for(kWhile * 2);
+  EXPECT_THAT(first, HasSubstr("DeadlineExceeded"));
+  EXPECT_EQ(second, "well");
+}
+
 class Room : public Credits {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Room, ::testing::ValuesIn(ways_in_virtual_time()),
                          [](const auto& way) { return name_of(way.param); });
@@ -105,6 +131,34 @@ TEST_P(Room, goes_first_to_who_waited_first_and_drives_the_engine) {
   const auto earlier = must(pair.sender->send(text, kPatience));
   EXPECT_TRUE(pair.run_until([&] { return later != 0; }));
   EXPECT_LT(earlier, later);
+}
+
+// Of a ring: there is for short messages, not for the longest.
+class RoomInRings : public Credits {};
+INSTANTIATE_TEST_SUITE_P(Messaging, RoomInRings,
+                         ::testing::ValuesIn(ways_of({"buffered-write", "buffered-write/offset",
+                                                      "buffered-write/reversed/read", "shared-write"})),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(RoomInRings, for_what_was_refused_is_told) {
+  VirtualPair pair(GetParam(), {.max_message_bytes = 1250, .depth = 512, .ring_bytes = 4096});
+  std::vector<Message> held;
+  for (int idle = 0; idle < 50; ++idle) {
+    while (pair.sender->try_send(text_of_message(0, 0, 10))) idle = 0;
+    pair.run_for(Duration::microseconds(100));
+    while (auto message = pair.receiver->try_receive()) held.push_back(std::move(*message)), idle = 0;
+  }
+  int told = 0;
+  pair.sender->on_room([&] { ++told; });
+  pair.run_for(kWhile);
+  EXPECT_EQ(told, 0);
+  constexpr std::size_t kKept = 16;  // room for as many before it
+  ASSERT_GT(held.size(), 2 * kKept);
+  for (std::size_t i = 0; i < held.size(); ++i)
+    if (i != kKept) held[i].give_back();
+  EXPECT_TRUE(pair.run_until([&] { return told != 0; }));
+  EXPECT_EQ(pair.sender->credits(), 0u) << "which counts the longest";
+  EXPECT_TRUE(pair.sender->try_send(text_of_message(0, 0, 10)));
 }
 
 class LineForBuffers : public Line {};

@@ -37,10 +37,10 @@ struct Options {
   // held, and each takes two requests of a queue (DeviceInfo::max_requests). A ring without Commit::Immediate holds
   // what fits, and depth is the number of the sender's own buffers.
   std::uint32_t depth = 64;
-  // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up. A message
-  // takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is mapped twice. Of
-  // BufferedRead, the sender's; a receiver takes none larger than its own. A sender of BufferedWrite has as much memory
-  // as its receiver's ring, and takes none larger than 64 MiB unless its own is.
+  // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up, of at most
+  // 8 GiB. A message takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is
+  // mapped twice. Of BufferedRead, the sender's; a receiver takes none larger than its own. A sender of BufferedWrite
+  // has as much memory as its receiver's ring, and takes none larger than 64 MiB unless its own is.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   // That a receiver takes. Of SharedReceive at most `depth`; of DirectRead and SharedWrite, which have memory for each,
   // at most DeviceInfo::max_queue_pairs.

@@ -81,9 +81,7 @@ class [[nodiscard]] Sending : private detail::Resumption {
  public:
   Sending(SenderEnd& end, const Outgoing& message, Instant deadline)
       : end_(&end), message_(message), deadline_(deadline) {}
-  ~Sending() {
-    if (in_line_) leave_line();
-  }
+  ~Sending() { leave_line(); }
   bool await_ready();
   void await_suspend(std::coroutine_handle<> who);
   // Errors: InvalidArgument (too long), DeadlineExceeded, Cancelled, and why the sender is closed.
