@@ -172,25 +172,15 @@ bool EngineState::drain(CompletionShard& shard) {
   return any;
 }
 
-void EngineState::hand_out_completions() {
-  const Holding held(draining_, true);
-  for (std::size_t d = 0; d < devices_.size(); ++d)
-    for (std::size_t i = 0; i < devices_[d]->shards().size(); ++i) {
-      CompletionShard& shard = *devices_[d]->shards()[i];
-      for (std::uint32_t left = turns_to_empty(shard); left != 0; --left) {
-        more_waits_ = false;
-        drain(shard);
-        if (!more_waits_) break;
-      }
-    }
-}
-
-// Whoever sends more meanwhile holds nothing up for ever.
-bool EngineState::may_tend() {
+std::uint32_t EngineState::runs_to_hand_out() const {
   std::uint32_t most = 0;
   for (const auto& device : devices_)
     for (const auto& shard : device->shards()) most = std::max(most, turns_to_empty(*shard));
-  if (more_waits_ && ++tends_put_off_ <= most) return false;
+  return most;
+}
+
+bool EngineState::may_tend() {
+  if (more_waits_ && ++tends_put_off_ <= runs_to_hand_out()) return false;
   tends_put_off_ = 0;
   return true;
 }

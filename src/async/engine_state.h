@@ -103,9 +103,10 @@ class EngineState {
   // Null when it is gone.
   OperationQueue* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
-  // Hands out all completions that are there. No coroutine resumes meanwhile.
-  void hand_out_completions();
-  // Callbacks run inside a destructor, or in hand_out_completions().
+  // This run left completions where they are; whoever sends more holds nothing up for longer than that many runs.
+  bool left_completions() const { return more_waits_; }
+  std::uint32_t runs_to_hand_out() const;
+  // Callbacks run inside a destructor.
   bool is_draining() const { return draining_; }
   // That channel wants Channel::tend() in this run or one after it, behind the completions that are there.
   void tend_soon(std::uint32_t key) {

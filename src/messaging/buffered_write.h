@@ -45,7 +45,7 @@ class BufferedWriteSender final : public SenderEnd {
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
-  bool looks() const override { return starved_; }
+  bool looks() const override { return starved_ && is_room_awaited(); }
   void want_room() override;
 
  private:

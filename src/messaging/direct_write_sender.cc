@@ -61,8 +61,6 @@ Result<void> DirectWriteSender::handle_given_back(std::uint32_t) {
   return Error(ErrorCode::ProtocolError, "the receiver gave back what it was to grant");
 }
 
-// Grants may come before the receiver's offer was looked at: what they say is checked against our own
-// options.
 Result<void> DirectWriteSender::handle_received(const Completion& completion) {
   const std::uint32_t bytes = completion.byte_count;
   if (completion.opcode != CompletionOpcode::Receive || bytes == 0 || bytes % Grant::kWireBytes != 0)
@@ -80,7 +78,7 @@ Result<void> DirectWriteSender::handle_received(const Completion& completion) {
   }
   ++counters_.credit_messages;
   post_inbox(completion.id);
-  if (auto ok = is_open() ? check_grants() : Result<void>{}; !ok) return ok;
+  if (auto ok = check_grants(); !ok) return ok;
   return add_credits(count);
 }
 

@@ -25,8 +25,9 @@ ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
       options_(options),
       wanted_(options.kind),
       interrupts_(traits_of(options.kind).interrupts) {
-  tick_.end = asking_.end = this;
+  tick_.end = asking_.end = dropping_.end = this;
   tick_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
+  dropping_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->serve(); });
   asking_.bind(engine_, [](detail::Resumption& tick) { static_cast<Tick&>(tick).end->ask(); });
 }
 
@@ -238,11 +239,7 @@ Task<Result<PeerId>> ReceiverEnd::connect(std::shared_ptr<ReceiverEnd> /*self*/,
   co_return seat.keep();
 }
 
-// What has arrived can be received.
 bool ReceiverEnd::disconnect(PeerId id) {
-  const Calling calling(destroyed_, tick_);
-  engine_.hand_out_completions();
-  if (calling.destroyed_it()) return false;
   for (const auto& peer : peers_) {
     if (peer->id() != id || peer->cut_off_) continue;
     peer->doomed_ = true;
@@ -336,7 +333,6 @@ void ReceiverEnd::cut_off(ReceiverPeer& peer, Error error) {
   peer.cut_off_ = true;
   peer.error_ = std::move(error);
   has_cut_off_ = true;
-  handle_cut_off(peer);
   touch();
 }
 
@@ -357,6 +353,11 @@ void ReceiverEnd::reap(const Calling& calling) {
     answer_finish(peer);
     if (!peer.cut_off_ || !peer.started_) continue;
     if (peer.doomed_ && peer.connection_) {
+      // What has arrived can be received: it is handed out before the connection goes.
+      if (engine_.left_completions() && ++peer.put_off_ <= engine_.runs_to_hand_out()) {
+        dropping_.make_ready_at(engine_.now());
+        continue;
+      }
       drop_connection(peer);
       i = 0;
       continue;

@@ -60,6 +60,7 @@ class ReceiverPeer {
   bool started_ = false;
   std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   bool doomed_ = false;  // cut off by this end
+  std::uint32_t put_off_ = 0;  // runs since, for what had arrived
   bool fenced_ = false;
   bool told_ = false;
   std::optional<Error> error_;  // why it was cut off; none when it closed
@@ -152,8 +153,6 @@ class ReceiverEnd {
   virtual bool has_all(const ReceiverPeer& /*peer*/, std::uint64_t /*total*/) const { return true; }
   // Nothing of a peer that is cut off waits in memory any more.
   virtual bool is_empty(const ReceiverPeer& peer) const = 0;
-  // It is cut off: what other senders wait for of it is theirs.
-  virtual void handle_cut_off(ReceiverPeer& /*peer*/) {}
   // Its queue pair is out of service: nothing of it lands in this end's memory any more.
   virtual void handle_fenced(ReceiverPeer& /*peer*/) {}
   // A message may come without any completion: those who wait look at the memory.
@@ -270,6 +269,7 @@ class ReceiverEnd {
   bool replays_ = false;      // what came before its sender was known
   std::optional<Error> last_error_;
   Tick tick_, asking_;
+  Tick dropping_;  // in the next run: tick_ may be due at another time
   std::size_t turn_ = 0;  // whose messages were looked for last
   std::size_t patience_ = 0;  // of receive(): looks in vain, if not one at each sender's
   Arrivals arrivals_;

@@ -159,6 +159,7 @@ class SenderEnd {
     freed_ = message;
     touch();
   }
+  bool is_room_awaited() const { return !waiting_.empty() || on_room_; }
   // Something may go, or be said, that could not before: those who wait are served in this turn of the
   // engine.
   void touch() {
@@ -221,7 +222,7 @@ class SenderEnd {
   bool started_ = false;
   std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   static constexpr std::uint32_t kNoneRefused = 0xffffffff;
-  std::uint32_t refused_bytes_ = kNoneRefused;  // the shortest that was, for want of room, since on_room was told
+  std::uint32_t refused_bytes_ = kNoneRefused;  // the shortest that may go later, since on_room was told
   // How often those were cancelled that wait for memory: who drives the engine meanwhile stands in no list.
   std::uint32_t freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;

@@ -94,7 +94,7 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
 }
 
 void SenderEnd::count_refusal(SendStatus status, std::uint32_t bytes) {
-  if (status == SendStatus::NoCredit) refused_bytes_ = std::min(refused_bytes_, bytes);
+  if (may_go_later(status)) refused_bytes_ = std::min(refused_bytes_, bytes);
   counters_.no_credit += status == SendStatus::NoCredit;
   counters_.no_buffer += status == SendStatus::NoBuffer;
   wants_slot_ = status == SendStatus::NoBuffer && has_buffer();
@@ -122,6 +122,7 @@ std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
   if (slot == kNoSlot) {
     ++counters_.no_buffer;
     wants_slot_ = true;
+    refused_bytes_ = std::min(refused_bytes_, bytes);
     return std::nullopt;
   }
   return Reservation(*this, {buffers_.at(slot), bytes}, slot);

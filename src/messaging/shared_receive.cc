@@ -130,7 +130,7 @@ Result<void> SharedReceiveReceiver::start(ReceiverPeer& base, const Offer&, cons
   return {};
 }
 
-void SharedReceiveReceiver::handle_cut_off(ReceiverPeer& base) {
+void SharedReceiveReceiver::handle_fenced(ReceiverPeer& base) {
   auto& peer = static_cast<Peer&>(base);
   by_qpn_.erase(peer.qpn);
   const std::uint32_t kept = std::max(peer.held + static_cast<std::uint32_t>(peer.early.size()), peer.own);

@@ -39,7 +39,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   Result<void> handle_sent(ReceiverPeer& peer, const Completion& completion) override;
   void handle_told(ReceiverPeer& peer) override;
   bool is_empty(const ReceiverPeer& peer) const override;
-  void handle_cut_off(ReceiverPeer& peer) override;
+  void handle_fenced(ReceiverPeer& peer) override;
 
  private:
   struct Peer;

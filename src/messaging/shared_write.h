@@ -60,7 +60,7 @@ class SharedWriteSender final : public SenderEnd {
   void handle_sent(const Completion& completion) override;
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { ask_for_head(); }
-  bool looks() const override { return starved_; }
+  bool looks() const override { return starved_ && (is_room_awaited() || !all_posted()); }
   void want_room() override;
   bool all_posted() const override { return posted_ == taken_; }
 

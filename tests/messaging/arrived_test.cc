@@ -124,6 +124,42 @@ TEST_P(ManyArrived, messages_can_be_received_after_their_sender_is_let_go) {
   EXPECT_GE(ends.receive_all(), arrived);
 }
 
+// However many of them let go of a sender, which is there or not.
+TEST(Arrived, completions_are_handed_out_one_after_the_other) {
+  Apart ends(Way{{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 64, .depth = 1024, .max_senders = 1}, 1);
+  Listener listener = must(Listener::create(ends.there));
+  const ConnectionOptions options{
+      .queues = {.max_send_requests = kMany, .max_receive_requests = kMany, .max_inline_bytes = 64}};
+  std::optional<Connection> in, out;
+  listener.on_request([&] {
+    in = must(must(listener.wait_request(kPatience)).accept(must(Connection::prepare(ends.there, options))));
+    for (std::uint32_t i = 0; i < kMany; ++i) {
+      const ReceiveRequest request{i, {}};
+      EXPECT_TRUE(in->post_receive({&request, 1}));
+    }
+  });
+  const auto connect = [&]() -> Task<void> {
+    out = must(co_await Connection::async_connect(ends.here, listener.address().to_string(), options));
+  };
+  ends.here.spawn(connect());
+  while (!out || !in) ends.here.run_once(), ends.there.run_once();
+  int depth = 0, deepest = 0;
+  std::uint64_t next = 0;
+  in->on_completion([&](const Completion& completion) {
+    if (completion.id >= kMany) return;
+    deepest = std::max(deepest, ++depth);
+    EXPECT_EQ(completion.id, next++);
+    static_cast<void>(ends.receiver->disconnect(static_cast<messaging::PeerId>(completion.id % 3)));
+    --depth;
+  });
+  SendRequest request;
+  for (std::uint32_t i = 0; i < kMany; ++i) EXPECT_TRUE(out->post_send({&request, 1}));
+  const Instant late = ends.sending.now() + kPatience;
+  while (next < kMany && ends.sending.now() < late) ends.here.run_once(), ends.there.run_once();
+  EXPECT_EQ(next, kMany);
+  EXPECT_EQ(deepest, 1);
+}
+
 // It says so, and goes: what it said stands behind a thousand other completions.
 TEST_P(ManyArrived, words_of_a_receiver_that_has_everything_end_the_sender_well) {
   if (GetParam().kind.protocol == Protocol::SharedWrite) GTEST_SKIP() << "it has no room for as many at once";

@@ -186,47 +186,64 @@ TEST_P(Hostile, a_receiver_that_is_left_is_told_to_who_asked_for_room) {
   EXPECT_TRUE(ends.engine.run_until([&] { return told == 1 && sender.closed(); }, kPatience));
 }
 
-// Before the sender has seen the answer to its offer.
+// Of a sender whose receiver offers that, and lies before the sender has seen it.
+Result<void> end_of_one_lied_to_at_once(Ends& ends, const Offer& offer, const std::function<void(Connection&)>& lie) {
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> liar;
+  const auto bytes = offer.to_bytes();
+  listener.on_request([&] {
+    const ConnectionOptions options{.queues = {.max_inline_bytes = 192}, .device = &ends.server};
+    auto prepared = must(Connection::prepare(ends.engine, options));
+    liar = must(must(listener.wait_request(kPatience)).accept(std::move(prepared), bytes));
+    lie(*liar);
+  });
+  auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
+  ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
+  return sender ? sender->status() : Result<void>(sender.error());
+}
+void give_back_too_much(Connection& liar) { EXPECT_TRUE(say(liar, Control::Word::GivenBack, 7777)); }
+
 TEST_P(HostileReceiver, one_that_lies_at_once_is_left) {
   for (const Protocol protocol :
        {Protocol::SendReceive, Protocol::SharedReceive, Protocol::DirectWrite, Protocol::DirectRead}) {
     Ends ends(Way{{.protocol = protocol}, GetParam()}, {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
-    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
-    std::optional<Connection> liar;
-    const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
-    listener.on_request([&] {
-      liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
-      EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
-    });
-    auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
-    ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
-    expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
+    const Offer offer = offer_of(Role::Receiver, ends.options, 8);
+    expect_error(end_of_one_lied_to_at_once(ends, offer, give_back_too_much), ErrorCode::ProtocolError);
   }
 }
 
-// Its offer is sound. Its word comes before the sender has looked at that.
+// The senders hear the lie, and look at the offer after it.
+constexpr StandardOptions kSlow{.promises = true, .keeps = true, .looks_away = Duration::milliseconds(20)};
+
 TEST_P(HostileReceiver, one_that_lies_before_its_ring_is_known_is_left) {
   for (const char* kind : {"buffered-write", "buffered-write/offset", "buffered-write/reversed", "buffered-read"}) {
     SCOPED_TRACE(kind);
-    const StandardOptions slow{.promises = true, .keeps = true, .looks_away = Duration::milliseconds(20)};
-    Ends ends(must(open_standard(GetParam(), slow)), must(Device::open(OpenOptions{.path = GetParam()})),
+    Ends ends(must(open_standard(GetParam(), kSlow)), must(Device::open(OpenOptions{.path = GetParam()})),
               Way{must(messaging::parse_kind(kind)), GetParam()},
               {.max_message_bytes = 128, .depth = 8, .ring_bytes = 4096, .max_senders = 2});
     const MemoryRegion ring = must(ends.server.allocate_memory(1 << 16, Access::All));
     Offer offer = offer_of(Role::Receiver, ends.options, 4096);
     offer.order_in_write = true;
     offer.memory = ring.remote();
-    const auto bytes = offer.to_bytes();
-    Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
-    std::optional<Connection> liar;
-    listener.on_request([&] {
-      liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes));
-      EXPECT_TRUE(say(*liar, Control::Word::GivenBack, 7777));
-    });
-    auto sender = Sender::connect(ends.engine, listener.address().to_string(), ends.options);
-    ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience);
-    expect_error(sender ? sender->status() : Result<void>(sender.error()), ErrorCode::ProtocolError);
+    expect_error(end_of_one_lied_to_at_once(ends, offer, give_back_too_much), ErrorCode::ProtocolError);
   }
+}
+
+TEST_P(HostileReceiver, one_that_grants_too_little_at_once_is_left) {
+  Ends ends(must(open_standard(GetParam(), kSlow)), must(Device::open(OpenOptions{.path = GetParam()})),
+            Way{{.protocol = Protocol::DirectWrite}, GetParam()},
+            {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  const auto grant_little = [](Connection& liar) {
+    std::array<std::byte, 16> grant{};
+    grant[12] = std::byte{16};  // bytes, of which messages have more
+    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(grant.data()), 16, {}};
+    SendRequest request;
+    request.flags = SendFlags::Inline;
+    request.local = {&piece, 1};
+    EXPECT_TRUE(liar.post_send({&request, 1}));
+  };
+  expect_error(end_of_one_lied_to_at_once(ends, offer_of(Role::Receiver, ends.options), grant_little),
+               ErrorCode::ProtocolError, "granted 16 bytes for messages of 128");
 }
 
 // It says that it has everything, which ends the sender well, and then what nobody may say, and answers no goodbye.

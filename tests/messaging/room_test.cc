@@ -161,6 +161,60 @@ TEST_P(RoomInRings, for_what_was_refused_is_told) {
   EXPECT_TRUE(pair.sender->try_send(text_of_message(0, 0, 10)));
 }
 
+TEST_P(RoomInRings, for_what_was_too_soon_is_told) {
+  Options options{.max_message_bytes = 1250, .depth = 512, .ring_bytes = 4096};
+  options.rate = {.messages_per_second = 1000, .burst = 1};
+  VirtualPair pair(GetParam(), options);
+  std::vector<Message> held;
+  const auto text = text_of_message(0, 0, 10);
+  while (pair.sender->credits() != 0) {
+    pair.run_for(Duration::milliseconds(2));
+    static_cast<void>(pair.sender->try_send(text));
+    while (auto message = pair.receiver->try_receive()) held.push_back(std::move(*message));
+  }
+  pair.run_for(kWhile);
+  EXPECT_TRUE(pair.sender->try_send(text));
+  EXPECT_EQ(pair.sender->try_send(text).status, SendStatus::RateLimited);
+  int told = 0;
+  pair.sender->on_room([&] { ++told; });
+  EXPECT_TRUE(pair.run_until([&] { return told != 0; }));
+  EXPECT_TRUE(pair.sender->try_send(text));
+}
+
+TEST_P(RoomInRings, for_what_found_no_buffer_is_told) {
+  VirtualPair pair(GetParam(), {.max_message_bytes = 1250, .depth = 64, .ring_bytes = 8192});
+  std::vector<Message> held;
+  while (pair.sender->credits() != 0 && pair.sender->try_send(text_of_message(0, 0, 100))) {
+    pair.run_for(Duration::milliseconds(2));
+    while (auto message = pair.receiver->try_receive()) held.push_back(std::move(*message));
+  }
+  pair.run_for(kWhile);
+  std::vector<Reservation> all;
+  while (auto one = pair.sender->try_reserve(10)) all.push_back(std::move(*one));
+  int told = 0;
+  pair.sender->on_room([&] { ++told; });
+  pair.run_for(kWhile);
+  EXPECT_EQ(told, 0);
+  all.clear();
+  EXPECT_TRUE(pair.run_until([&] { return told != 0; }));
+  auto one = pair.sender->try_reserve(10);
+  ASSERT_TRUE(one);
+  EXPECT_TRUE(pair.sender->try_commit(*one, 10));
+}
+
+// Nobody waits for it: who was refused asked once, and who wants its memory back needs no READ.
+TEST_P(RoomInRings, is_not_looked_for_without_end) {
+  for (const bool refused : {false, true}) {
+    VirtualPair pair(GetParam(), {.max_message_bytes = 256, .depth = 16, .ring_bytes = 4096});
+    pair.sender->on_freed([](auto) {});
+    if (refused) static_cast<void>(pair.fill(200));
+    pair.run_for(kWhile);
+    const std::uint64_t before = pair.sender->counters().posts;
+    pair.run_for(Duration::milliseconds(100));
+    EXPECT_EQ(pair.sender->counters().posts, before) << refused;
+  }
+}
+
 class LineForBuffers : public Line {};
 INSTANTIATE_TEST_SUITE_P(Messaging, LineForBuffers, ::testing::ValuesIn(ways_of({"send-receive"})),
                          [](const auto& way) { return name_of(way.param); });
