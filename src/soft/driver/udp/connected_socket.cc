@@ -9,6 +9,7 @@
 #include <linux/net_tstamp.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/system_call.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/sending_socket.h"
 #include "soft/driver/udp/socket_address.h"
@@ -35,7 +37,8 @@ bool is_time_stamp(msghdr& header) {
 }
 
 bool send_segmented(int fd, std::span<std::byte> train, std::size_t segment_bytes) {
-  if (train.size() <= segment_bytes) return ::send(fd, train.data(), train.size(), MSG_DONTWAIT) >= 0;
+  if (train.size() <= segment_bytes)
+    return system_call(SYS_sendto, ::sendto, fd, train.data(), train.size(), MSG_DONTWAIT, nullptr, 0) >= 0;
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))> control{};
   iovec piece{train.data(), train.size()};
   msghdr header{};
@@ -49,7 +52,7 @@ bool send_segmented(int fd, std::span<std::byte> train, std::size_t segment_byte
   note->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
   const auto size = static_cast<std::uint16_t>(segment_bytes);
   std::memcpy(CMSG_DATA(note), &size, sizeof size);
-  return ::sendmsg(fd, &header, MSG_DONTWAIT) >= 0;
+  return system_call(SYS_sendmsg, ::sendmsg, fd, &header, MSG_DONTWAIT) >= 0;
 }
 
 // What a datagram to ourselves was numbered: with the time at which it left the kernel reports it whole, from

@@ -4,12 +4,15 @@
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+
+#include "base/system_call.h"
 
 namespace verbena::soft::udp {
 namespace {
@@ -95,7 +98,7 @@ void Receiver::arm(std::size_t used) {
 }
 
 int Receiver::read_one() {
-  const ssize_t bytes = ::recvmsg(all_.fd, &headers_[0].msg_hdr, MSG_DONTWAIT);
+  const ssize_t bytes = system_call(SYS_recvmsg, ::recvmsg, all_.fd, &headers_[0].msg_hdr, MSG_DONTWAIT);
   if (bytes < 0) return -1;
   headers_[0].msg_len = static_cast<unsigned>(bytes);
   return 1;
@@ -109,7 +112,7 @@ int Receiver::read_of_peer() {
   constexpr int kLooks = 4;
   ssize_t bytes = -1;
   for (int i = 0; bytes < 0 && i < (peer_vain_looks_ < kLately ? kLooks : 1); ++i)
-    bytes = ::recv(peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT);
+    bytes = system_call(SYS_recvfrom, ::recvfrom, peer_.fd, memory_.get(), kSlotBytes, MSG_DONTWAIT, nullptr, nullptr);
   peer_vain_looks_ = bytes < 0 ? peer_vain_looks_ + 1 : 0;
   if (bytes < 0) return -1;
   headers_[0].msg_len = static_cast<unsigned>(bytes);
@@ -119,7 +122,8 @@ int Receiver::read_of_peer() {
 // One while datagrams come singly: recvmmsg would look for a second one before it hands out the first.
 int Receiver::read_some(Source& source) {
   if (source.finds_in_a_row < 2) return &source == &peer_ ? read_of_peer() : read_one();
-  return ::recvmmsg(source.fd, headers_.data(), static_cast<unsigned>(headers_.size()), MSG_DONTWAIT, nullptr);
+  return system_call(SYS_recvmmsg, ::recvmmsg, source.fd, headers_.data(), static_cast<unsigned>(headers_.size()),
+                     MSG_DONTWAIT, nullptr);
 }
 
 int Receiver::look(Source& source, SocketCounters& counters) {

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/system_call.h"
 #include "soft/wire/opcode.h"
 
 namespace verbena::soft::udp {
@@ -58,16 +60,18 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
 
 // sendto() saves the kernel to fetch what describes the message, which takes it a tenth of a microsecond.
 ssize_t send_one(int fd, const msghdr& message) {
-  if (message.msg_iovlen != 1 || message.msg_controllen != 0) return ::sendmsg(fd, &message, MSG_DONTWAIT);
+  if (message.msg_iovlen != 1 || message.msg_controllen != 0) 
+    return system_call(SYS_sendmsg, ::sendmsg, fd, &message, MSG_DONTWAIT);
   const iovec& bytes = message.msg_iov[0];
-  return ::sendto(fd, bytes.iov_base, bytes.iov_len, MSG_DONTWAIT, static_cast<const sockaddr*>(message.msg_name),
-                  message.msg_namelen);
+  return system_call(SYS_sendto, ::sendto, fd, bytes.iov_base, bytes.iov_len, MSG_DONTWAIT,
+                     static_cast<const sockaddr*>(message.msg_name), message.msg_namelen);
 }
 
 // How many the kernel took, or -1 and errno. A lone message goes the cheaper way.
 int send_messages(int fd, std::span<mmsghdr> messages) {
   if (messages.size() == 1) return send_one(fd, messages[0].msg_hdr) < 0 ? -1 : 1;
-  return ::sendmmsg(fd, messages.data(), static_cast<unsigned>(messages.size()), MSG_DONTWAIT);
+  return system_call(SYS_sendmmsg, ::sendmmsg, fd, messages.data(), static_cast<unsigned>(messages.size()),
+                     MSG_DONTWAIT);
 }
 
 // errnos with which a kernel or a device says that it does no segmentation.
