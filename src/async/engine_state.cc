@@ -179,12 +179,6 @@ std::uint32_t EngineState::runs_to_hand_out() const {
   return most;
 }
 
-bool EngineState::may_tend() {
-  if (more_waits_ && ++tends_put_off_ <= runs_to_hand_out()) return false;
-  tends_put_off_ = 0;
-  return true;
-}
-
 // Events first: they say why completions end as they do.
 bool EngineState::run_device(AttachedDevice& device) {
   bool any = device.context().progress();
@@ -201,12 +195,13 @@ bool EngineState::run_once() {
   bool any = false;
   outside_ = Outside::Elsewhere;
   more_waits_ = false;
+  ++runs_begun_;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
   waited_in_device_ = false;
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
-  if (!tend_soon_.empty() && may_tend() && tend_wanted()) any = true;
+  if (!tend_soon_.empty() && tend_wanted()) any = true;
   if (!keep_alives_.empty() && keep_alive_due()) any = true;
   if (resume_due()) any = true;
   active_ = active_ || any;
@@ -309,10 +304,12 @@ bool EngineState::expire_deadlines() {
 }
 
 bool EngineState::tend_wanted() {
-  for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left) {
-    if (OperationQueue* const channel = channel_of(tend_soon_.take_front())) channel->tend();
+  bool any = false;
+  for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left, any = true) {
+    if (more_waits_ && runs_begun_ - tend_soon_.front().asked_in < runs_to_hand_out()) break;
+    if (OperationQueue* const channel = channel_of(tend_soon_.take_front().key)) channel->tend();
   }
-  return true;
+  return any;
 }
 
 void EngineState::move_keep_alive(Instant from, Instant to, std::uint32_t key) {

@@ -106,11 +106,12 @@ class EngineState {
   // This run left completions where they are; whoever sends more holds nothing up for longer than that many runs.
   bool left_completions() const { return more_waits_; }
   std::uint32_t runs_to_hand_out() const;
+  std::uint64_t runs_begun() const { return runs_begun_; }
   // Callbacks run inside a destructor.
   bool is_draining() const { return draining_; }
   // That channel wants Channel::tend() in this run or one after it, behind the completions that are there.
   void tend_soon(std::uint32_t key) {
-    tend_soon_.push_back(key);
+    tend_soon_.push_back({key, runs_begun_});
     leave_wait();
   }
   // It wants Channel::keep_alive() at another time than it said, and says so again in it; never() is not at all.
@@ -213,7 +214,6 @@ class EngineState {
   void dispatch(AttachedDevice& device, const provider::Event& event);
   bool tell_failures();
   bool expire_deadlines();
-  bool may_tend();
   bool tend_wanted();
   bool keep_alive_due();
   Instant next_keep_alive() const {
@@ -239,13 +239,17 @@ class EngineState {
   std::vector<std::unique_ptr<AttachedDevice>> devices_;
   std::vector<Entry> channels_;
   std::vector<std::uint32_t> free_channels_;
-  Fifo<std::uint32_t> tend_soon_;
+  struct Tend {
+    std::uint32_t key = 0;
+    std::uint64_t asked_in = 0;  // the run
+  };
+  Fifo<Tend> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
   bool more_waits_ = false;          // the last look at a queue ended before it was empty
-  std::uint32_t tends_put_off_ = 0;  // runs, for what waits there
+  std::uint64_t runs_begun_ = 0;     // nested ones, too
   OperationList failing_;
   OperationList timed_;
   Instant next_deadline_ = Instant::never();

@@ -34,4 +34,21 @@ class Calling {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
+// One call of a user among those that stand inside each other, as each may run the engine. What comes to more than that
+// waits until one of them returns: a stack is finite, and messages are not.
+class Nested {
+ public:
+  static constexpr int kMost = 32;
+  Nested(int& depth, const Calling& calling) : depth_(depth), calling_(calling) { ++depth_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  ~Nested() {
+    if (!calling_.destroyed_it()) --depth_;
+  }
+
+ private:
+  int& depth_;
+  const Calling& calling_;
+};
+
 }  // namespace verbena::messaging

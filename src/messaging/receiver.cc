@@ -22,7 +22,12 @@ bool Receiving::await_ready() {
   return end_->take({&message_, 1}) != 0 || end_->is_over();
 }
 void Receiving::await_suspend(std::coroutine_handle<> who) { end_->wait_for_message(*this, who); }
+// Who is resumed before this one may destroy the receiver, and with it what the message lies in.
+Receiving::~Receiving() {
+  if (held_ && held_->is_dropped()) message_.from_ = nullptr;
+}
 Result<Message> Receiving::await_resume() {
+  if (held_ && held_->is_dropped()) return held_->over_error();
   if (!message_.empty()) return std::move(message_);
   if (cancelled_) return Error(ErrorCode::Cancelled, "receive a message: cancelled");
   if (end_->is_over()) return end_->over_error();

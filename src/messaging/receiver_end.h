@@ -60,7 +60,7 @@ class ReceiverPeer {
   bool started_ = false;
   std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   bool doomed_ = false;  // cut off by this end
-  std::uint32_t put_off_ = 0;  // runs since, for what had arrived
+  std::optional<std::uint64_t> doomed_in_;  // the run in which it was looked at first since
   bool fenced_ = false;
   bool told_ = false;
   std::optional<Error> error_;  // why it was cut off; none when it closed
@@ -69,7 +69,7 @@ class ReceiverPeer {
 // The seam: see SenderEnd. Per sender: make_peer(), queues(), prepare(), start(); then the rest in any order.
 // A peer is destroyed when its connection is gone, all that arrived was handed out and all of that given
 // back.
-class ReceiverEnd {
+class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
  public:
   static Result<std::unique_ptr<ReceiverEnd>> create(ProgressEngine& engine, const Options& options);
   virtual ~ReceiverEnd();
@@ -90,6 +90,8 @@ class ReceiverEnd {
   std::size_t take(std::span<Message> out);
   // No sender is left, and there was one; or the receiver is gone.
   bool is_over() const { return dropped_ || (taken_peers_ != 0 && taken_peers_ == ended_); }
+  // The receiver is gone, or goes: its peers do.
+  bool is_dropped() const { return dropped_; }
   Error over_error() const;
   void wait_for_message(Receiving& receiving, std::coroutine_handle<> who);
   void cancel_waiting();
@@ -184,8 +186,6 @@ class ReceiverEnd {
   }
   // This sender breaks the protocol: its connection ends with that error.
   void fail(ReceiverPeer& peer, Error error);
-  // The receiver is gone, or goes: its peers do.
-  bool is_dropped() const { return dropped_; }
   // For receives of a receive pool: a SEND came with that immediate.
   void handle_control(ReceiverPeer& peer, const std::array<std::byte, 4>& immediate);
   void answer_finish(ReceiverPeer& peer);
@@ -271,6 +271,7 @@ class ReceiverEnd {
   Tick tick_, asking_;
   Tick dropping_;  // in the next run: tick_ may be due at another time
   std::size_t turn_ = 0;  // whose messages were looked for last
+  int depth_ = 0;  // calls of on_message_ that stand inside each other
   std::size_t patience_ = 0;  // of receive(): looks in vain, if not one at each sender's
   Arrivals arrivals_;
   Duration look_interval_ = Duration::microseconds(1);

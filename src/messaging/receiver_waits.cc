@@ -69,6 +69,7 @@ Result<Message> ReceiverEnd::receive_blocking(Duration timeout) {
 
 void ReceiverEnd::wait_for_message(Receiving& receiving, std::coroutine_handle<> who) {
   receiving.bind(engine_, who);
+  receiving.held_ = shared_from_this();
   if (!receiving.deadline_.is_never()) receiving.make_ready_at(receiving.deadline_);
   waiting_.push_back(receiving);
   look_again();
@@ -116,6 +117,7 @@ void ReceiverEnd::serve_waiting() {
 }
 
 void ReceiverEnd::hand_to_callback(const Calling& calling) {
+  if (depth_ == Nested::kMost) return;  // one of those this stands in goes on
   for (int left = kCallbacksPerTurn; !calling.destroyed_it() && on_message_; --left) {
     if (left == 0) return tick_.make_ready_at(engine_.now());
     Message message;
@@ -123,6 +125,7 @@ void ReceiverEnd::hand_to_callback(const Calling& calling) {
     const auto f = on_message_;
     // It may run the engine, and wait there for what no completion announces.
     if (looks()) tick_.make_ready();
+    const Nested nested(depth_, calling);
     (*f)(std::move(message));
   }
 }

@@ -26,7 +26,7 @@ namespace verbena::messaging {
 // after the connection was lost or closed. Destruction: the protocol's destructor calls drop_connection()
 // first, so that its memory outlives what the device does with it. The sender does so before, when it goes: who
 // closes it still holds this then, and no protocol is called any more.
-class SenderEnd {
+class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
  public:
   // The protocol that options.kind names, opened and not connected.
   static Result<std::unique_ptr<SenderEnd>> create(ProgressEngine& engine, const Options& options);
@@ -232,6 +232,7 @@ class SenderEnd {
   std::function<void()> on_room_;
   std::shared_ptr<const std::function<void(MessageId)>> on_freed_;
   bool* destroyed_ = nullptr;  // set while users are called
+  int freed_depth_ = 0, room_depth_ = 0;  // calls of them that stand inside each other
 };
 
 }  // namespace verbena::messaging

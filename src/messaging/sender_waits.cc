@@ -172,7 +172,7 @@ Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration tim
       serve_waiting();
       return !sending.in_line_;
     };
-    engine_.run_until(is_over, deadline, look_every(looks() || limiter_.is_on()));
+    engine_.run_until(is_over, deadline, look_every(looks()));
   }
   return sending.await_resume();
 }
@@ -194,6 +194,7 @@ Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
 }
 
 void SenderEnd::wait_for_room(Sending& sending, std::coroutine_handle<> who) {
+  sending.held_ = shared_from_this();
   sending.bind(engine_, who);
   if (!is_open()) return sending.make_ready();
   if (!sending.deadline_.is_never()) sending.make_ready_at(sending.deadline_);
@@ -214,6 +215,7 @@ void SenderEnd::end_wait(Sending& sending) {
 }
 
 void SenderEnd::wait_for_freed(Freeing& freeing, std::coroutine_handle<> who) {
+  freeing.held_ = shared_from_this();
   freeing.bind(engine_, who);
   if (!freeing.deadline_.is_never()) freeing.make_ready_at(freeing.deadline_);
   freeing_.push_back(freeing);
@@ -299,14 +301,16 @@ void SenderEnd::serve_freeing() {
 
 // Any of these may destroy this end, or run the engine: what else is to be told, or looked for, is served inside then.
 void SenderEnd::call_back(const Calling& calling) {
-  if (on_freed_ && freed_ > told_freed_) {
+  if (on_freed_ && freed_ > told_freed_ && freed_depth_ != Nested::kMost) {
     told_freed_ = freed_;
     const auto f = on_freed_;
     touch();
+    const Nested nested(freed_depth_, calling);
     (*f)(freed_);
     if (calling.destroyed_it()) return;
+    if (freed_ > told_freed_) touch();
   }
-  if (!on_room_) return;
+  if (!on_room_ || room_depth_ == Nested::kMost) return;
   const bool has_room = has_room_for(std::min(refused_bytes_, max_message_bytes()));
   if (state_ == State::Open && !has_room) want_room();
   const bool has_slot = !(wants_slot_ && buffers_.all_taken());
@@ -315,15 +319,17 @@ void SenderEnd::call_back(const Calling& calling) {
   const auto f = std::exchange(on_room_, nullptr);
   refused_bytes_ = kNoneRefused;
   touch();
+  const Nested nested(room_depth_, calling);
   f();
+  if (!calling.destroyed_it() && on_room_) touch();
 }
 
 // What no completion announces must be looked for, as long as somebody waits for it.
 void SenderEnd::look_again() {
   if (state_ == State::Closed || !has_interest()) return;
   if (looks()) return tick_.make_ready_at(engine_.now() + kLookInterval);
-  if (limiter_.is_on() && (!waiting_.empty() || on_room_))
-    tick_.make_ready_at(std::max(limiter_.next(), engine_.now() + kLookInterval));
+  if (limiter_.is_on() && (!waiting_.empty() || on_room_) && !limiter_.allows(engine_.now()))
+    tick_.make_ready_at(limiter_.next());
 }
 
 }  // namespace verbena::messaging

@@ -17,7 +17,7 @@ constexpr std::uint32_t kOwnReceives = 2;
 struct SharedReceiveReceiver::Peer final : ReceiverPeer {
   Peer(SharedReceiveReceiver& its_end, PeerId its_id) : ReceiverPeer(its_end, its_id), pool_end(its_end) {}
   ~Peer() override {
-    pool_end.by_qpn_.erase(qpn);
+    pool_end.forget_number(*this);
     for (const std::uint32_t slot : early)
       if (!pool_end.is_dropped()) pool_end.receives_[slot].submit();
     pool_end.spare_ += window - std::min(window, own);
@@ -130,9 +130,15 @@ Result<void> SharedReceiveReceiver::start(ReceiverPeer& base, const Offer&, cons
   return {};
 }
 
+// The number may be another's by now: of hardware that gives it out anew.
+void SharedReceiveReceiver::forget_number(const Peer& peer) {
+  const auto found = by_qpn_.find(peer.qpn);
+  if (found != by_qpn_.end() && found->second == &peer) by_qpn_.erase(found);
+}
+
 void SharedReceiveReceiver::handle_fenced(ReceiverPeer& base) {
   auto& peer = static_cast<Peer&>(base);
-  by_qpn_.erase(peer.qpn);
+  forget_number(peer);
   const std::uint32_t kept = std::max(peer.held + static_cast<std::uint32_t>(peer.early.size()), peer.own);
   if (peer.window <= kept) return;
   spare_ += peer.window - kept;

@@ -54,6 +54,7 @@ class SharedReceiveReceiver final : public ReceiverEnd {
   void grow(Peer& peer);
   void tell(Peer& peer);
   std::uint32_t fair_share() const;
+  void forget_number(const Peer& peer);
 
   std::size_t stride_ = 0;
   MemoryRegion memory_;

@@ -183,7 +183,7 @@ void SharedWriteReceiver::handle_given_back(ReceiverPeer&, std::uint64_t token) 
 void SharedWriteReceiver::tell_head() { ring::store_word(lines() + kSharedHead, reader_->head()); }
 
 bool SharedWriteReceiver::is_empty(const ReceiverPeer& peer) const {
-  return !reader_->has_more_of(static_cast<const Peer&>(peer).seat);
+  return reader_->fault() != ring::Fault::None || !reader_->has_more_of(static_cast<const Peer&>(peer).seat);
 }
 
 void SharedWriteReceiver::handle_fenced(ReceiverPeer& peer) { leave(static_cast<Peer&>(peer)); }

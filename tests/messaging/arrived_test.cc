@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "async/engine_state.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -16,6 +17,7 @@ constexpr Duration kPatience = Duration::seconds(20);
 constexpr Duration kQuiet = Duration::milliseconds(50);
 constexpr Duration kAWhile = Duration::milliseconds(500);
 constexpr std::uint32_t kMany = 1000;  // more than one run of an engine hands out
+constexpr std::uint32_t kVeryMany = 3000;
 
 std::string how_of(const Result<void>& how) { return how ? "well" : how.error().to_string(); }
 
@@ -122,6 +124,93 @@ TEST_P(ManyArrived, messages_can_be_received_after_their_sender_is_let_go) {
   const std::uint64_t arrived = ends.send(kMany);
   EXPECT_TRUE(ends.receiver->disconnect(0));
   EXPECT_GE(ends.receive_all(), arrived);
+}
+
+// A callback takes 64 in a turn of its own, and a task one: what is put off is counted by runs of the engine.
+TEST_P(ManyArrived, messages_are_handed_to_a_callback_after_their_sender_is_let_go) {
+  Apart ends(GetParam(), {.max_message_bytes = 64, .depth = kVeryMany, .max_senders = 1}, 1);
+  const std::uint64_t arrived = ends.send(kVeryMany);
+  std::uint64_t got = 0;
+  ends.receiver->on_message([&](const Message& message) {
+    EXPECT_TRUE(is_message(message, static_cast<std::uint32_t>(got), 32));
+    ++got;
+  });
+  EXPECT_TRUE(ends.receiver->disconnect(0));
+  EXPECT_TRUE(ends.there.run_until([&] { return !ends.end.empty(); }, kPatience));
+  EXPECT_GE(got, arrived);
+}
+
+TEST_P(ManyArrived, messages_are_handed_to_a_task_after_their_sender_is_let_go) {
+  Apart ends(GetParam(), {.max_message_bytes = 64, .depth = kVeryMany, .max_senders = 1}, 1);
+  const std::uint64_t arrived = ends.send(kVeryMany);
+  std::uint64_t got = 0;
+  bool over = false;
+  const auto receive = [&]() -> Task<void> {
+    while (co_await ends.receiver->async_receive()) ++got;
+    over = true;
+  };
+  EXPECT_TRUE(ends.receiver->disconnect(0));
+  ends.there.spawn(receive());
+  EXPECT_TRUE(ends.there.run_until([&] { return over; }, kPatience));
+  EXPECT_GE(got, arrived);
+}
+
+// The first went while a third filled the queue, and its end is put off; the second goes when that is about to be told.
+TEST(Arrived, messages_of_one_that_goes_while_anothers_end_is_put_off_can_be_received) {
+  Apart ends(Way{{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 64, .depth = 256, .max_senders = 2}, 1);
+  std::size_t told = 0;
+  ends.receiver->on_peer_end([&](auto, const Result<void>&) { ++told; });
+  Listener listener = must(Listener::create(ends.there));
+  constexpr std::uint32_t kNoise = 2000;
+  const QueuePairCapabilities queues{.max_send_requests = kNoise, .max_receive_requests = kNoise};
+  std::optional<Connection> in, out;
+  std::optional<Sender> second;
+  const auto post_receive = [&] {
+    const ReceiveRequest request{1, {}};
+    static_cast<void>(in->post_receive({&request, 1}));
+  };
+  listener.on_request([&] {
+    in = must(listener.poll_request()->accept(must(Connection::prepare(ends.there, {.queues = queues}))));
+    in->on_completion([&](const Completion& completion) {
+      if (completion.status == CompletionStatus::Success) post_receive();
+    });
+    for (std::uint32_t i = 0; i < kNoise; ++i) post_receive();
+  });
+  const auto connect = [&]() -> Task<void> {
+    Options options{.max_message_bytes = 64, .depth = 256};
+    options.kind = {.protocol = Protocol::SendReceive};
+    second = must(co_await Sender::async_connect(ends.here, ends.listener.address().to_string(), options));
+    out = must(co_await Connection::async_connect(ends.here, listener.address().to_string(), {.queues = queues}));
+  };
+  ends.here.spawn(connect());
+  const auto run_both = [&](int runs) {
+    for (int i = 0; i < runs; ++i) ends.here.run_once(), ends.there.run_once();
+  };
+  while (!second || !out || !in || ends.receiver->peers() != 2) run_both(1);
+  run_both(100);
+  const SendRequest empty;
+  const auto make_noise = [&](Duration time) {
+    for (const Instant end = ends.sending.now() + time; ends.sending.now() < end; ends.here.run_once())
+      while (out->post_send({&empty, 1})) continue;
+  };
+  make_noise(Duration::milliseconds(15));
+  ends.sender.reset();
+  for (std::uint32_t run = 1; run < ends.there.state().runs_to_hand_out(); ++run) {
+    ends.there.run_once();
+    make_noise(Duration::milliseconds(15));
+  }
+  constexpr std::uint32_t kLast = 200;
+  std::uint32_t sent = 0;
+  while (sent < kLast && second->try_send(text_of_message(0, sent, 32))) ++sent;
+  for (const Instant end = ends.sending.now() + kQuiet; ends.sending.now() < end;) ends.here.run_once();
+  const std::uint64_t arrived = second->freed();
+  EXPECT_EQ(arrived, kLast);
+  second.reset();
+  ::usleep(20'000);
+  std::uint64_t got = 0;
+  ends.receiver->on_message([&](const Message&) { ++got; });
+  EXPECT_TRUE(ends.there.run_until([&] { return told == 2; }, kPatience));
+  EXPECT_GE(got, arrived);
 }
 
 // However many of them let go of a sender, which is there or not.

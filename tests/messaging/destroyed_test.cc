@@ -110,6 +110,69 @@ TEST_P(Destroyed, a_receiver_that_looks_for_a_message_may_be_destroyed) {
   EXPECT_FALSE(ends.receiver);
 }
 
+// Each is about to resume, with a message or with nothing, when the first of them destroys what they wait for.
+TEST_P(Destroyed, tasks_that_wait_for_messages_are_told_when_the_first_of_them_destroys_the_receiver) {
+  for (const std::uint32_t messages : {1u, 2u}) {
+    Ends own{GetParam(), {.max_message_bytes = 64, .depth = 8, .max_senders = 1}};
+    Sender sender = own.connect();
+    std::vector<std::string> outcomes;
+    const auto wait = [&]() -> Task<void> {
+      auto message = co_await own.receiver->async_receive();
+      outcomes.push_back(message ? "a message" : message.error().to_string());
+      if (!message) co_return;
+      message->give_back();
+      own.receiver.reset();
+    };
+    own.engine.spawn(wait());
+    own.engine.spawn(wait());
+    own.engine.run_once();
+    for (std::uint32_t n = 0; n < messages; ++n) ASSERT_TRUE(sender.try_send(text_of_message(0, n, 30)));
+    ASSERT_TRUE(own.engine.run_until([&] { return outcomes.size() == 2; }, kPatience));
+    EXPECT_THAT(outcomes, ::testing::ElementsAre("a message", ::testing::HasSubstr("was destroyed")));
+  }
+}
+
+TEST_P(Destroyed, a_task_that_was_given_a_message_may_be_destroyed_after_the_receiver) {
+  Sender sender = ends.connect();
+  const auto wait = [&]() -> Task<void> { static_cast<void>(co_await ends.receiver->async_receive()); };
+  const auto destroy_both = [&]() -> Task<void> {
+    static_cast<void>(co_await ends.receiver->async_receive());
+    ends.receiver.reset();
+  };
+  const auto race = [&]() -> Task<void> { co_await when_any(destroy_both(), wait()); };
+  ends.engine.spawn(race());
+  ends.engine.run_once();
+  ASSERT_TRUE(sender.try_send(text_of_message(0, 0, 30)));
+  static_cast<void>(sender.try_send(text_of_message(0, 1, 30)));
+  EXPECT_TRUE(ends.engine.run_until([&] { return !ends.receiver; }, kPatience));
+}
+
+TEST_P(Destroyed, tasks_that_wait_for_room_or_memory_are_told_when_the_first_of_them_destroys_the_sender) {
+  std::optional<Sender> sender = ends.connect();
+  const auto text = text_of_message(0, 0, 30);
+  std::vector<Message> held;
+  const messaging::MessageId sent = fill_up(ends, *sender, held, 30);
+  int over = 0;
+  const auto send = [&]() -> Task<void> {
+    const auto outcome = co_await sender->async_send(text);
+    EXPECT_FALSE(outcome);
+    ++over;
+    sender.reset();
+  };
+  const auto wait = [&]() -> Task<void> {
+    static_cast<void>(co_await sender->async_freed(sent + 1));
+    ++over;
+    sender.reset();
+  };
+  ends.engine.spawn(send());
+  ends.engine.spawn(send());
+  ends.engine.spawn(wait());
+  ends.engine.spawn(wait());
+  ends.engine.run_once();
+  EXPECT_TRUE(ends.receiver->disconnect(0));
+  EXPECT_TRUE(ends.engine.run_until([&] { return over == 4; }, kPatience));
+}
+
 TEST_P(Destroyed, a_callback_may_destroy_the_receiver_that_connects) {
   std::optional<Receiver> receiver = other_receiver();
   ends.listener->on_request([&] { receiver.reset(); });

@@ -635,6 +635,45 @@ TEST_P(SpoiltTail, of_one_that_keeps_its_place_and_lives_ends_that_one_alone) {
   }
 }
 
+// Behind a gap, where nothing is handed out any more.
+TEST_P(SpoiltTail, ends_those_whose_messages_arrived_too) {
+  Sender honest = ends.connect();
+  {
+    Connection liar = connect_liar();
+    reserve(liar, ends.client, theirs);
+    must(honest.send(text_of_message(0, 0, 500)));
+    for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
+    spoil(liar);
+  }
+  const auto over = ends.receiver->receive(kPatience);
+  ASSERT_FALSE(over);
+  EXPECT_NE(over.error().code(), ErrorCode::DeadlineExceeded);
+  EXPECT_EQ(reasons.size(), 2u);
+  { const Sender gone = std::move(honest); }
+  expect_new_ones_to_work();
+}
+
+// It says that it has begun, and moves no tail.
+class WithoutAPlace : public SpoiltTail {
+ protected:
+  void expect_to_be_ended(std::uint64_t offset) {
+    Sender honest = ends.connect();
+    Connection liar = connect_liar();
+    MemoryRegion word = must(ends.client.protection_domain().allocate_memory(64));
+    write_word(liar, word, part(theirs, cell_of(theirs), 8), 1);
+    write_immediate(liar, word, part(theirs, offset, 8), static_cast<std::uint32_t>(offset / ring::kUnitBytes), 8);
+    expect_to_get_through(honest);
+    EXPECT_TRUE(ends.engine.run_until([&] { return !reasons.empty(); }, kPatience));
+    EXPECT_THAT(reasons, ::testing::ElementsAre(::testing::HasSubstr(kPlace)));
+    must(honest.close());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, WithoutAPlace, ::testing::Values(PathChoice::Roce, PathChoice::Local),
+                         name_of_path);
+
+TEST_P(WithoutAPlace, who_writes_in_front_is_ended_alone) { expect_to_be_ended(0); }
+TEST_P(WithoutAPlace, who_writes_ahead_is_ended_alone) { expect_to_be_ended(8 * ring::kUnitBytes); }
+
 // Nor does who waits for room meanwhile hold up anybody, when it gets some.
 TEST_P(SpoiltTail, is_none_where_a_program_keeps_messages_for_long) {
   Ends own(Way{must(messaging::parse_kind("shared-write")), GetParam()},

@@ -215,6 +215,25 @@ TEST_P(RoomInRings, is_not_looked_for_without_end) {
   }
 }
 
+// Nor is a clock looked at that lets it go: only credits are missing.
+TEST_P(Room, is_not_looked_for_by_turn_after_turn) {
+  if (GetParam().kind.protocol == Protocol::SharedWrite || GetParam().kind.acknowledge == messaging::Acknowledge::Read)
+    GTEST_SKIP() << "it looks for room, and READs to see it";
+  for (const bool wants_room : {false, true}) {
+    Options options{.max_message_bytes = 256, .depth = 8, .ring_bytes = 4096};
+    options.rate = {.messages_per_second = 1'000'000, .burst = 16};
+    VirtualPair pair(GetParam(), options);
+    const auto is_ring = GetParam().kind.protocol == Protocol::BufferedRead;
+    static_cast<void>(pair.fill(200));
+    pair.sender->on_freed([](auto) {});
+    if (wants_room && !is_ring) pair.sender->on_room([] { FAIL() << "there is none"; });
+    pair.run_for(kWhile);
+    int turns = 0;
+    pair.world.run_until([&] { return ++turns, false; }, Duration::milliseconds(100));
+    EXPECT_LT(turns, 1000) << wants_room;
+  }
+}
+
 class LineForBuffers : public Line {};
 INSTANTIATE_TEST_SUITE_P(Messaging, LineForBuffers, ::testing::ValuesIn(ways_of({"send-receive"})),
                          [](const auto& way) { return name_of(way.param); });

@@ -43,7 +43,8 @@ struct Options {
   // has as much memory as its receiver's ring, and takes none larger than 64 MiB unless its own is.
   std::uint64_t ring_bytes = std::uint64_t{1} << 20;
   // That a receiver takes. Of SharedReceive at most `depth`; of DirectRead and SharedWrite, which have memory for each,
-  // at most DeviceInfo::max_queue_pairs.
+  // at most DeviceInfo::max_queue_pairs. A place is free again when on_peer_end() was told of its sender and what that
+  // sent is given back: one that closes and connects at once may be refused, and is taken when it asks again.
   std::uint32_t max_senders = 32;
   // Of a sender that SENDs, or WRITEs to places it was granted (SendReceive, SharedReceive, DirectWrite): messages up
   // to that long go in the request itself, longer ones by way of a buffer. The device's own limit holds where that is

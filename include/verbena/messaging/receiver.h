@@ -67,6 +67,7 @@ class Message {
   void give_back();
 
  private:
+  friend class Receiving;
   ReceiverPeer* from_ = nullptr;
   const std::byte* data_ = nullptr;
   std::uint32_t size_ = 0;
@@ -82,6 +83,7 @@ class Message {
 class [[nodiscard]] Receiving : private detail::Resumption {
  public:
   Receiving(ReceiverEnd& end, Instant deadline) : end_(&end), deadline_(deadline) {}
+  ~Receiving();
   bool await_ready();
   void await_suspend(std::coroutine_handle<> who);
   // Errors as Receiver::receive().
@@ -90,6 +92,7 @@ class [[nodiscard]] Receiving : private detail::Resumption {
  private:
   friend class ReceiverEnd;
   ReceiverEnd* end_;
+  std::shared_ptr<ReceiverEnd> held_;  // while it waits, and is about to resume
   Instant deadline_;
   bool cancelled_ = false;
   Message message_;
@@ -146,7 +149,7 @@ class Receiver {
   // Those that wait end as Cancelled, in receive() too.
   void cancel_waiting();
   // Runs f(message) from the engine for each. An empty f takes it back. f may run the engine; messages that come
-  // meanwhile are handed to it inside.
+  // meanwhile are handed to it inside, up to 32 calls deep: what comes there waits until one of them returns.
   void on_message(std::function<void(Message)> f);
 
   // DirectRead and DirectWrite: f says where a message of up to that many bytes goes; nothing, or memory that

@@ -92,6 +92,7 @@ class [[nodiscard]] Sending : private detail::Resumption {
   void leave_line();
 
   SenderEnd* end_;
+  std::shared_ptr<SenderEnd> held_;  // while it waits, and is about to resume
   Outgoing message_;
   Instant deadline_;
   bool in_line_ = false;  // from when it waits until it is told how that ended
@@ -114,6 +115,7 @@ class [[nodiscard]] Freeing : private detail::Resumption {
  private:
   friend class SenderEnd;
   SenderEnd* end_;
+  std::shared_ptr<SenderEnd> held_;  // while it waits, and is about to resume
   MessageId message_;
   Instant deadline_;
   bool cancelled_ = false;
@@ -181,10 +183,10 @@ class Sender {
   Result<void> wait_freed(MessageId message, Duration timeout = Duration::forever());
   Freeing async_freed(MessageId message, Duration timeout = Duration::forever());
   // Runs f(freed()) from the engine whenever that has grown. f may run the engine, and is run inside when it grows
-  // meanwhile.
+  // meanwhile, up to 32 calls deep: then when one of them has returned.
   void on_freed(std::function<void(MessageId)> f);
   // Runs f() from the engine once, when something may go that was refused, or when nothing goes any more: closed() says
-  // so. f may run the engine.
+  // so. f may run the engine, and one that asks again is run inside, up to 32 calls deep.
   void on_room(std::function<void()> f);
 
   // ---- Ending. Those that wait for room, or for the memory of a message that was never sent, end as Cancelled; what
@@ -206,7 +208,8 @@ class Sender {
   // That kind, and why it is another, in words for people.
   std::string explain() const;
   std::uint32_t max_message_bytes() const;
-  // Messages that go now, as far as the receiver is concerned; of rings, of max_message_bytes().
+  // Messages that go now, as far as the receiver was seen last; of rings, of max_message_bytes(). Where a sender looks
+  // for its ring's room itself, try_send() and on_room() look anew, and this does not.
   std::uint64_t credits() const;
   std::uint64_t memory_bytes() const;  // registered by this end
   const SenderCounters& counters() const;

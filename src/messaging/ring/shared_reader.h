@@ -70,7 +70,7 @@ class BasicSharedReader {
     const std::uint64_t at = position() + units_ahead(immediate) * geometry_.unit;
     if (at + frame - table_.head() > geometry_.capacity) return Fault::Overrun;
     if (!dropped && geometry_.is_broken(at, frame)) return Fault::Place;
-    if (is_there(at)) return Fault::Place;
+    if (is_there(at) || !is_reserved(at + frame)) return Fault::Place;
     arrival_at(at) = {at, static_cast<std::uint32_t>(frame / geometry_.unit), payload_bytes, sender, dropped};
     ++who.arrived;
     who.end = std::max(who.end, at + frame);
@@ -169,6 +169,12 @@ class BasicSharedReader {
     return static_cast<std::uint32_t>(waits) & ~kDropped;
   }
 
+  // Somebody has moved the tail so far. One that is none of theirs says nothing.
+  bool is_reserved(std::uint64_t end) {
+    if (end > tail_) tail_ = memory_.load_tail();
+    return end <= tail_ || tail_ < position();
+  }
+
   // From here on to where a sender says that it is.
   std::uint64_t units_ahead(std::uint32_t place) const {
     return (place - shared_immediate(geometry_, position())) & ~kDropped;
@@ -219,6 +225,7 @@ class BasicSharedReader {
   std::vector<Arrival> arrived_;
   std::vector<Sender> senders_;
   std::uint64_t arrived_end_ = 0;  // of what arrived
+  std::uint64_t tail_ = 0;         // when it was last looked at
   std::uint64_t search_end_ = 0;  // gaps in front of it are looked for
   Fault fault_ = Fault::None;
 };

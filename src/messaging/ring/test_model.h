@@ -117,7 +117,7 @@ struct Inspect {
   }
   template <class Memory>
   static void digest(const BasicSharedReader<Memory>& reader, Key& key) {
-    for (const std::uint64_t value : {reader.table_.head_, reader.table_.end_, reader.search_end_})
+    for (const std::uint64_t value : {reader.table_.head_, reader.table_.end_, reader.search_end_, reader.tail_})
       key.add(value);
     key.add_all(reader.table_.entries_);
     for (const auto& arrival : reader.arrived_)

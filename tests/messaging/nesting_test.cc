@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callbacks that run the engine: what comes meanwhile is told inside, to a depth that a stack holds, whatever waits.
+#include <algorithm>
+#include <functional>
+
+#include "test_ends.h"
+
+namespace verbena {
+namespace {
+
+using namespace test;
+
+constexpr Duration kPatience = Duration::seconds(20);
+constexpr int kDeepest = 32;  // as the headers say
+
+class Nesting : public ::testing::TestWithParam<Way> {
+ protected:
+  // Runs the engine inside, as each of the callbacks below.
+  void enter() {
+    deepest = std::max(deepest, ++depth);
+    ends.engine.run_once();
+    --depth;
+  }
+  Ends ends{GetParam(), {.max_message_bytes = 64, .depth = 1000, .ring_bytes = 1 << 20, .max_senders = 1}};
+  Sender sender = ends.connect();
+  int depth = 0, deepest = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Messaging, Nesting, ::testing::ValuesIn(every_way()),
+                         [](const auto& way) { return name_of(way.param); });
+
+TEST_P(Nesting, of_messages_ends_however_many_wait) {
+  constexpr std::uint32_t kMost = 3000;
+  std::uint32_t sent = 0, got = 0;
+  const auto send = [&] {
+    while (sent < kMost && sender.try_send(text_of_message(0, sent, 32))) ++sent;
+  };
+  for (Quiet quiet(ends); !quiet.is_long(); ends.engine.run_once()) send();
+  ends.receiver->on_message([&](Message message) {
+    EXPECT_TRUE(is_message(message, got++, 32));
+    message.give_back();
+    send();
+    enter();
+  });
+  EXPECT_TRUE(ends.engine.run_until([&] { return send(), got == kMost; }, kPatience));
+  EXPECT_LE(deepest, kDeepest);
+}
+
+TEST_P(Nesting, of_memory_that_comes_back_and_of_room_ends) {
+  ends.receiver->on_message([](const Message&) {});
+  constexpr std::uint64_t kMost = 1000;
+  const auto text = text_of_message(0, 0, 32);
+  messaging::MessageId sent = 0, freed = 0;
+  const auto send = [&] {
+    while (sent < kMost && sender.try_send(text)) ++sent;
+  };
+  sender.on_freed([&](messaging::MessageId id) {
+    freed = std::max(freed, id);
+    send();
+    enter();
+  });
+  std::function<void()> on_room = [&] {
+    send();
+    if (sent < kMost) sender.on_room(on_room);
+    enter();
+  };
+  sender.on_room(on_room);
+  EXPECT_TRUE(ends.engine.run_until([&] { return send(), freed == kMost; }, kPatience)) << freed;
+  EXPECT_LE(deepest, 2 * kDeepest) << "of each";
+}
+
+}  // namespace
+}  // namespace verbena
