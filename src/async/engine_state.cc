@@ -90,6 +90,7 @@ std::uint32_t EngineState::add_channel(OperationQueue& channel) {
   const std::uint32_t index = free_channels_.back();
   free_channels_.pop_back();
   channels_[index].channel = &channel;
+  leave_wait();  // its completion queue may be a new one, which nobody has armed
   return channels_[index].generation << kIndexBits | index;
 }
 

@@ -93,7 +93,7 @@ class EngineState {
   }
   void wait(Instant until);
   void wake();
-  int fd() const { return epoll_fd_; }
+  int fd() const { return has_unserved_ ? -1 : epoll_fd_; }
   bool prepare_wait();
   Instant now() { return first().context().now(); }
 
@@ -263,6 +263,8 @@ class EngineState {
   std::atomic<bool> woken_{false};
   std::atomic<bool> sleeps_in_device_{false};
   bool waited_in_device_ = false;  // for which fd() tells of no event; nothing was run since
+  bool has_unserved_ = false;  // a device that tells its descriptor nothing while nobody drives it
+  provider::Context* first_context_ = nullptr;  // once it is there; any thread
   int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;
 };
 

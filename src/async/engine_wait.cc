@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "async/engine_state.h"
@@ -14,6 +15,7 @@ namespace verbena {
 namespace {
 
 constexpr std::uint32_t kRunsPerGlance = 16;
+constexpr Duration kBlindSleep = Duration::milliseconds(1);  // of several devices, one of which tells nobody anything
 
 void drain_counter(int fd) {
   std::uint64_t count;
@@ -48,19 +50,26 @@ Result<void> EngineState::add(Device& device) {
     return Error(ErrorCode::Busy, "attach " + device.info().name + " at " + device.address().to_string() +
                                       ": it has an engine already");
   devices_.push_back(std::make_unique<AttachedDevice>(device));
-  if (device_fd < 0) return {};
-  if (epoll_fd_ < 0)
-    if (auto ok = open_descriptors(); !ok) return ok;
-  return watch(epoll_fd_, device_fd);
+  Result<void> ok;
+  if (device_fd >= 0 && epoll_fd_ < 0) ok = open_descriptors();
+  if (ok && device_fd >= 0) ok = watch(epoll_fd_, device_fd);
+  if (!ok) {
+    devices_.pop_back();
+    return ok;
+  }
+  if (devices_.size() == 1) first_context_ = &devices_.front()->context();
+  if (!devices_.back()->context().serves_itself()) has_unserved_ = true;
+  return {};
 }
 
+// The flag before the counter: who empties that and then takes the flag leaves neither, and misses nothing.
 void EngineState::wake() {
   woken_.store(true);
   const std::uint64_t one = 1;
   if (wake_fd_ >= 0) {
     [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof one);
   }
-  if (sleeps_in_device_.load()) first().context().wake();
+  if (sleeps_in_device_.load()) first_context_->wake();
 }
 
 // Asks every queue for an event at its next completion, then looks whether one came before.
@@ -116,10 +125,12 @@ void EngineState::sleep(Instant until) {
     return sleeps_in_device_.store(false);
   }
   if (waited_in_device_) return;
+  if (has_unserved_) until = std::min(until, now() + kBlindSleep);
   arm_timer(until);
   epoll_event event;
   ::epoll_wait(epoll_fd_, &event, 1, -1);
   drain_counter(timer_fd_);
+  drain_counter(wake_fd_);
 }
 
 void EngineState::arm_timer(Instant until) {
@@ -135,10 +146,9 @@ void EngineState::arm_timer(Instant until) {
 
 bool EngineState::prepare_wait() {
   outside_ = Outside::Elsewhere;
-  if (is_virtual() || woken_.exchange(false)) {
-    if (wake_fd_ >= 0) drain_counter(wake_fd_);
-    return false;
-  }
+  if (fd() < 0) return false;
+  drain_counter(wake_fd_);
+  if (woken_.exchange(false)) return false;
   if (waited_in_device_ || look_ahead()) return false;
   drain_counter(timer_fd_);
   arm_timer(next_due());

@@ -2,6 +2,7 @@
 #include "verbena/async/operation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "async/operation_queue.h"
 #include "base/assert.h"
@@ -37,6 +38,7 @@ Operation::~Operation() {
   if (state_ == State::Failing) queue_->withdraw(*this);
   if (state_ == State::Posted) queue_->engine().drain_until([this] { return done(); });
   if (queue_ != nullptr) queue_->forget(*this);
+  if (destroyed_ != nullptr) *destroyed_ = true;
   if (awaiter_ == nullptr) return;
   awaiter_->operation_ = nullptr;
   awaiter_->resumption_.make_ready();
@@ -54,17 +56,45 @@ bool Operation::submit() {
   return true;
 }
 
-// An awaiter goes on when the operation is done for good: a callback may start it once more.
-void Operation::settle() {
+void Operation::finish() {
   deadline_ = Instant::never();
   state_ = State::Done;
+}
+
+void Operation::settle() {
+  finish();
   if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
 }
 
-// The callback may destroy *this.
+// While the callback runs, which may start the operation once more, run the engine, throw, and destroy *this: an
+// awaiter goes on behind it, when the operation is done for good.
+class Operation::Calling {
+ public:
+  explicit Calling(Operation& operation)
+      : operation_(operation), outer_(std::exchange(operation.destroyed_, &destroyed_)) {}
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+  ~Calling() {
+    if (destroyed_) {
+      if (outer_ != nullptr) *outer_ = true;
+      return;
+    }
+    operation_.destroyed_ = outer_;
+    const bool over = outer_ == nullptr && operation_.done();
+    if (over && operation_.awaiter_ != nullptr) operation_.awaiter_->resumption_.make_ready();
+  }
+
+ private:
+  Operation& operation_;
+  bool destroyed_ = false;
+  bool* const outer_;
+};
+
 void Operation::end() {
-  settle();
-  if (call_ != nullptr) call_(*this);
+  if (call_ == nullptr) return settle();
+  finish();
+  const Calling calling(*this);
+  call_(*this);
 }
 
 void Operation::drop_callback() {

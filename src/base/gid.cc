@@ -9,14 +9,15 @@ namespace verbena {
 
 Result<Gid> Gid::parse(std::string_view text) {
   const std::string copy{text};
+  const bool whole = copy.find('\0') == std::string::npos;  // which would end it for the system
   in_addr four{};
-  if (inet_pton(AF_INET, copy.c_str(), &four) == 1) {
+  if (whole && inet_pton(AF_INET, copy.c_str(), &four) == 1) {
     std::uint8_t b[4];
     std::memcpy(b, &four, 4);
     return from_ipv4(b[0], b[1], b[2], b[3]);
   }
   Gid gid;
-  if (inet_pton(AF_INET6, copy.c_str(), gid.bytes.data()) == 1) return gid;
+  if (whole && inet_pton(AF_INET6, copy.c_str(), gid.bytes.data()) == 1) return gid;
   return Error{ErrorCode::InvalidArgument, "'" + copy + "' is not an IPv4 or IPv6 address"};
 }
 

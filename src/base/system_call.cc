@@ -10,7 +10,13 @@ namespace verbena {
 
 namespace {
 
-#if defined(__x86_64__) && defined(__LP64__)
+// Of code that is bound to its place the program may have addresses of its own for functions of a library. And who
+// unwinds must be told of the frame.
+#if defined(__x86_64__) && defined(__LP64__) && defined(__PIC__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
+#define VERBENA_CALLS_KERNEL 1
+#endif
+
+#ifdef VERBENA_CALLS_KERNEL
 constexpr bool kKnowsHow = true;
 #else
 constexpr bool kKnowsHow = false;
@@ -45,7 +51,7 @@ bool is_of_c_library(const void* function) {
   return object != nullptr && object == object_of(address_of(::__errno_location));
 }
 
-#if defined(__x86_64__) && defined(__LP64__)
+#ifdef VERBENA_CALLS_KERNEL
 
 // Thirty-two calls from which nobody returns: so many a processor remembers, or more than lie between here and who
 // polls. Where a shadow stack watches (rdsspq yields something) they would pass for an attack. Meanwhile the frame is

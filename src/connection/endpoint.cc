@@ -33,6 +33,7 @@ Gid gid_of(const addrinfo& info) {
 }  // namespace
 
 Result<Endpoint> Endpoint::parse(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) return malformed(text, "a zero byte");
   Endpoint endpoint;
   std::string_view port;
   if (!text.empty() && text.front() == '[') {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 namespace verbena {
 namespace {
@@ -30,6 +31,14 @@ TEST(Endpoint, what_is_wrong_is_named) {
     EXPECT_EQ(endpoint.error().code(), ErrorCode::InvalidArgument);
     EXPECT_THAT(endpoint.error().to_string(), ::testing::HasSubstr(words)) << text;
   }
+}
+
+// The system would see what stands before it.
+TEST(Endpoint, a_zero_byte_is_part_of_no_address) {
+  using std::string_view_literals::operator""sv;
+  EXPECT_FALSE(Endpoint::parse("127.0.0.1\0.example.org:7471"sv));
+  EXPECT_FALSE(Gid::parse("127.0.0.1\0x"sv));
+  EXPECT_FALSE(Gid::parse("::1\0"sv));
 }
 
 TEST(Endpoint, literal_addresses_resolve_to_themselves) {

@@ -225,6 +225,8 @@ class Context {
   // Readable while events may be waiting in poll_event() that no wait_event() returned for. Fits any event loop. -1
   // where there is none (simulator).
   virtual int event_fd() const = 0;
+  // Whether that descriptor is told of what comes while no thread polls or waits here.
+  virtual bool serves_itself() const { return true; }
   // The clock that this device lives by.
   virtual Instant now() const = 0;
   // Blocks until an event may be waiting or `until` has come. In virtual time: lets the world go on until then.

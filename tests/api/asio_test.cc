@@ -2,6 +2,8 @@
 // An engine served by an io_context.
 #include "verbena/async/asio.h"
 
+#include <asio/bind_cancellation_slot.hpp>
+#include <asio/cancellation_signal.hpp>
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
 #include <asio/experimental/awaitable_operators.hpp>
@@ -286,6 +288,36 @@ TEST(Asio, what_is_awaited_beside_a_timer_is_cancelled_by_it) {
                    [&](std::exception_ptr, Result<Connection> got) { far_end.emplace(must(std::move(got))); });
   h.run();
   EXPECT_EQ(ended, ErrorCode::Cancelled);
+}
+
+TEST(Asio, an_operation_may_outlive_the_signal_that_could_cancel_it) {
+  Hosted h;
+  std::optional<Connection> near, far_end;
+  const auto keep_in = [&](std::optional<Connection>& place) {
+    return [&, into = &place](std::exception_ptr, Result<Connection> made) {
+      into->emplace(must(std::move(made)));
+      if (near && far_end) h.io.stop();
+    };
+  };
+  h.rdma.async_run(h.listener.async_accept(), keep_in(far_end));
+  Operation receive;
+  int called = 0;
+  const auto wait = [&] {
+    auto signal = std::make_unique<asio::cancellation_signal>();
+    near->receive(receive, h.here.local());
+    h.rdma.async_wait(receive, asio::bind_cancellation_slot(signal->slot(), [&](Result<OperationOutcome> outcome) {
+                        EXPECT_TRUE(outcome);
+                        ++called;
+                        h.io.stop();
+                      }));
+  };
+  h.rdma.async_run(Connection::async_connect(h.engine, h.listener.address().to_string()), keep_in(near));
+  h.run();
+  wait();
+  const SendRequest empty;
+  EXPECT_TRUE(far_end->post_send({&empty, 1}));
+  h.run();
+  EXPECT_EQ(called, 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Coroutines over operations, and what they make of each other.
 #include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "test_pair.h"
 
@@ -161,6 +162,42 @@ TEST(Await, callback_first_then_coroutine_and_a_callback_may_submit_anew) {
   pair.near.fetch_and_add(add, pair.there.remote(), 1);
   EXPECT_EQ(must(pair.engine.run(outcome_of(add))).value, 4u);
   EXPECT_EQ(calls, 5);
+}
+
+TEST(Await, a_coroutine_goes_on_behind_a_callback_that_runs_the_engine) {
+  Wired pair;
+  bool is_inside = false, was_inside = false, over = false;
+  const auto add = [&]() -> Task<void> {
+    Operation one;
+    one.on_done([&, kept = std::string(100, 'k')](Operation&) {
+      is_inside = true;
+      pair.engine.run_until([] { return false; }, Duration::milliseconds(5));
+      EXPECT_EQ(kept, std::string(100, 'k'));
+      is_inside = false;
+    });
+    pair.near.fetch_and_add(one, pair.there.remote(), 1);
+    static_cast<void>(co_await one);
+    was_inside = is_inside;
+    over = true;
+  };
+  pair.engine.spawn(add());
+  EXPECT_TRUE(pair.engine.run_until([&] { return over && !is_inside; }, Duration::seconds(10)));
+  EXPECT_FALSE(was_inside);
+}
+
+TEST(Await, a_callback_that_throws_lets_the_coroutine_behind_it_go_on) {
+  Wired pair;
+  Operation write;
+  write.on_done([](Operation&) { throw std::runtime_error("no"); });
+  pair.near.write(write, pair.here.local(), pair.there.remote());
+  bool over = false;
+  const auto await = [&]() -> Task<void> {
+    EXPECT_TRUE(co_await write);
+    over = true;
+  };
+  pair.engine.spawn(await());
+  EXPECT_THROW(pair.engine.run_until([&] { return over; }, Duration::seconds(10)), std::runtime_error);
+  EXPECT_TRUE(pair.engine.run_until([&] { return over; }, Duration::seconds(10)));
 }
 
 TEST(Await, a_callback_may_destroy_what_a_coroutine_awaits) {

@@ -146,6 +146,29 @@ struct Served {
   MemoryRegion inbox = must(device.allocate_memory(64));
 };
 
+Task<void> receive_there(Connection& connection, MemoryRegion& into) {
+  static_cast<void>(co_await connection.receive(into.local(8, 8)));
+}
+Task<void> first_of_two(Connection& connection, MemoryRegion& into, ProgressEngine& engine, int& resumed) {
+  co_await when_any(receive_there(connection, into), nothing_after(engine, kMs * 20));
+  ++resumed;
+}
+
+// The first drains an operation, whose flush runs a callback that waits, in which the second finishes.
+TEST(WhenAny, is_not_resumed_by_one_that_finishes_while_it_is_destroyed) {
+  Pair pair;
+  Connection connection = pair.connect();
+  MemoryRegion into = must(pair.client.allocate_memory(64));
+  Operation other;
+  connection.receive(other, into.local(0, 8));
+  other.on_done([&](Operation&) { pair.engine.run(nothing_after(pair.engine, kMs * 60)); });
+  int resumed = 0;
+  const auto outcome = pair.engine.run(
+      when_any(nothing_after(pair.engine, kMs * 5), first_of_two(connection, into, pair.engine, resumed)));
+  EXPECT_EQ(outcome.index(), 0u);
+  EXPECT_EQ(resumed, 0);
+}
+
 TEST(AsyncConnect, accept_connect_and_close_side_by_side_on_one_engine) {
   Served s;
   const auto [text, closed] = s.engine.run(

@@ -131,7 +131,12 @@ class Pending : public Unfinished {
   // Until it is posted or dropped.
   template <class F>
   void on_cancel(F f) {
-    if (slot_.is_connected()) slot_.assign([f](asio::cancellation_type) { f(); });
+    if (!slot_.is_connected()) return;
+    const auto cancel = std::make_shared<F>(std::move(f));
+    to_cancel_ = cancel;
+    slot_.assign([weak = std::weak_ptr<F>(cancel)](asio::cancellation_type) {
+      if (const auto held = weak.lock()) (*held)();
+    });
   }
 
   // Nothing, once dropped.
@@ -165,10 +170,8 @@ class Pending : public Unfinished {
     std::tuple<Values...> values;
   };
 
-  void uncancel() {
-    if (slot_.is_connected()) slot_.clear();
-    slot_ = {};
-  }
+  // The slot is not touched any more: its signal may be gone.
+  void uncancel() { to_cancel_.reset(); }
   std::optional<Body> take() {
     leave();
     uncancel();
@@ -178,6 +181,7 @@ class Pending : public Unfinished {
   static void drop(Unfinished& self) { static_cast<Pending&>(self).take().reset(); }
 
   asio::associated_cancellation_slot_t<Handler> slot_;
+  std::shared_ptr<void> to_cancel_;  // what it does
   std::optional<Body> body_;
 };
 
@@ -251,7 +255,7 @@ Task<void> run_and_post(Task<T> task, std::unique_ptr<Pending<Handler>> pending)
 // ASIO_HAS_STD_COROUTINE for the whole program there.
 class Service {
  public:
-  // The engine is not one of virtual time: it has a descriptor.
+  // The engine has a descriptor: see ProgressEngine::fd().
   Service(asio::io_context& io, ProgressEngine& engine) : link_(std::make_shared<detail::Link>(io, engine)) {
     link_->serve_soon();
   }

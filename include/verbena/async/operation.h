@@ -160,7 +160,9 @@ class [[nodiscard]] Operation {
   void request_receive(Segments local) { request(SendOpcode::Send, local).is_receive = true; }
   void drop_callback();
   void fail(Error error);
+  class Calling;
   void end();
+  void finish();
   void settle();
   void wait_on() {
     if (awaiter_ != nullptr) take_back_awaiter();
@@ -178,6 +180,7 @@ class [[nodiscard]] Operation {
   Operation* next_ = nullptr;
   Instant deadline_ = Instant::never();
   Awaiter* awaiter_ = nullptr;  // the coroutine that waits for it
+  bool* destroyed_ = nullptr;   // while the callback runs
   Request request_;
   OperationOutcome outcome_;
   std::unique_ptr<Error> error_;

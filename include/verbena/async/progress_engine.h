@@ -100,7 +100,8 @@ class ProgressEngine {
 
   // ---- For programs with an event loop of their own: when run_once() finds nothing, call prepare_wait(); if that
   // says true, wait for fd() to become readable, then call run_once() until it finds nothing. One descriptor covers
-  // devices, deadlines, wake(), and operations and tasks begun meanwhile. -1 in virtual time.
+  // devices, deadlines, wake(), and operations and tasks begun meanwhile. -1, and prepare_wait() always false, in
+  // virtual time and where a device has no service thread.
   int fd() const;
   // False when work arrived meanwhile.
   [[nodiscard]] bool prepare_wait();

@@ -87,6 +87,8 @@ class TaskPromiseBase {
     awaiter_ = &awaiter;
     awaiter = this;
   }
+  // Who waits for several is gone.
+  void forget_join() { join_ = nullptr; }
   void forget_awaiter() {
     join_ = nullptr;
     awaiter_ = nullptr;

@@ -35,6 +35,12 @@ ValueOf<T> take(Task<T>& task) {
 class [[nodiscard]] Start {
  public:
   Start(std::span<const Child> children, std::size_t wanted) : children_(children), join_(wanted) {}
+  // Destroyed before the children are: one that finishes while another drains finds nobody to resume.
+  ~Start() {
+    for (const Child& child : children_) child.promise->forget_join();
+  }
+  Start(const Start&) = delete;
+  Start& operator=(const Start&) = delete;
   bool await_ready() const noexcept { return false; }
   template <TaskPromiseType P>
   bool await_suspend(std::coroutine_handle<P> parent) {
@@ -106,6 +112,8 @@ inline Task<void> when_all(std::vector<Task<void>> tasks) {
 // operation live outside and the task await it by reference. An exception of the first passes on; what others would
 // have thrown is never known. Nor is what they brought: of several that are finished in one turn of the engine, one is
 // the first. So a message, which comes once, may be lost beside a timer: give its wait a timeout instead.
+// A task in here awaits, and blocks never (Operation::wait(), ProgressEngine::run(), close() of a connection, ...): one
+// that drives the engine itself could be destroyed while it stands on the stack.
 //
 //   auto first = co_await when_any(answer(connection), timeout(engine));
 template <class... T>

@@ -80,7 +80,10 @@ struct OpenOptions {
   // namespace, and up to 64. open() fails with InvalidArgument for a number that stands for many. Nothing: what
   // VERBENA_ADDRESS_USERS says (numbers, commas between), or none: processes of this user alone share it.
   std::optional<std::vector<std::uint32_t>> address_users{};
-  bool service_thread = true;              // lets peers read and write while this process computes or sleeps
+  // Lets peers read and write while this process computes or sleeps. Without it whoever polls or waits drives the
+  // device, and no descriptor tells that something came: the fd() of its engine is -1, and an engine of several devices
+  // looks each millisecond while it sleeps.
+  bool service_thread = true;
 };
 
 // One number the device counted. Names as in the kernel's hw_counters where it has one.

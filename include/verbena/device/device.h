@@ -121,7 +121,8 @@ class Device {
   // Blocks until an event may be waiting or `until` has come.
   void wait_event(Instant until);
   // Readable while events may be waiting, but for those for which a wait_event() returned: after that, poll_event()
-  // until there are none. -1 for a device in virtual time.
+  // until there are none. -1 for a device in virtual time. Without a service thread nothing that comes is told while no
+  // thread polls or waits.
   int event_fd() const;
   // The clock this device lives by.
   Instant now() const;

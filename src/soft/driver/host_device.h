@@ -79,6 +79,7 @@ class HostDevice final : private DatagramSink {
   std::optional<DeviceEvent> poll_event();
   // Readable while poll_event() has something that no wait_event() returned for. -1 in virtual time.
   int event_fd() const { return time_ == nullptr ? event_fd_ : -1; }
+  bool serves_itself() const { return service_.joinable(); }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
   // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal

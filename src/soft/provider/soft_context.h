@@ -72,6 +72,7 @@ class SoftContext final : public provider::Context {
   void gather_posts(bool on) override { device_->gather_kicks(on); }
   std::optional<provider::Event> poll_event() override;
   int event_fd() const override { return device_->event_fd(); }
+  bool serves_itself() const override { return device_->serves_itself(); }
   Instant now() const override { return device_->now(); }
   void wait_event(Instant until) override { device_->wait_event(until); }
   void wake() override { device_->wake(); }
