@@ -280,6 +280,18 @@ std::string options_code(const MessageTest& test) {
   return text;
 }
 
+const TuneStep* doubt_about(const TuneOutcome& outcome) {
+  constexpr double kFarBetter = 1.5;
+  const TuneStep* found = nullptr;
+  double most = kFarBetter * merit_of(outcome.best);
+  for (const TuneStep& step : outcome.steps) {
+    if (!step.row || step.repeated() || merit_of(*step.row) <= most) continue;
+    found = &step;
+    most = merit_of(*step.row);
+  }
+  return found;
+}
+
 std::string settings_text(const MessageTest& test) {
   std::string text = fmt::format("window {}", test.window);
   if (test.batch > 1) text += fmt::format(", batches of {}", test.batch);

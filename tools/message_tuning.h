@@ -40,6 +40,10 @@ struct TuneOutcome {
   std::vector<MessageRow> alike;  // others than the best that the runs do not tell from it
 };
 
+// One that did far better in its one run than the best in several: the machine was slower by then, and what was left
+// behind is not known to be worse. Null: there is none.
+const TuneStep* doubt_about(const TuneOutcome& outcome);
+
 // Searches one coordinate after the other, from the best so far: protocol, window, batch, inline or not, ring and how
 // it is mapped; and again, until a round changes nothing or two are done. Better is what is kWorthwhile times as good,
 // or better at all with no more memory: less is noise. The best by then, the kBestRepeated that did most, and

@@ -263,6 +263,19 @@ TEST(MessageTuning, goes_on_behind_what_fails_and_says_why_when_everything_does)
   EXPECT_EQ(broken.measured.size(), kinds_to_tune(kRate).size());
 }
 
+TEST(MessageTuning, doubts_what_was_measured_when_the_machine_had_become_slow) {
+  for (const double slower : {1.0, 10.0}) {
+    std::map<std::string, int> runs;
+    Machine machine{[&](const MessageTest& test) -> Result<double> {
+      const double kind = 1e5 + 100.0 * static_cast<double>(test.kind.protocol);
+      return ++runs[to_string(test.kind) + settings_text(test)] > 1 ? kind / slower : kind;
+    }};
+    const auto outcome = machine.tuned(kRate);
+    ASSERT_TRUE(outcome) << outcome.error().to_string();
+    EXPECT_EQ(doubt_about(*outcome) != nullptr, slower > 1) << slower;
+  }
+}
+
 TEST(MessageTuning, ends_when_the_other_end_has_gone) {
   Machine machine;
   machine.per_second = [&machine](const MessageTest&) -> Result<double> {

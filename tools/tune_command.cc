@@ -87,6 +87,8 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
     say(stdout, "; the usual: {}, {}: {} ({})", to_string(usual.kind), settings_text(usual), result_text(outcome.usual),
         runs_text(outcome.usual));
   say(stdout, "\n");
+  if (!outcome.alike.empty())
+    say(stdout, "of those that are alike what recommend() names, or the plainest, is taken\n");
   for (const MessageRow& row : outcome.alike)
     say(stdout, "within the noise of these runs: {}, {}: {}\n", to_string(row.test.kind), settings_text(row.test),
         result_text(row));
@@ -94,6 +96,9 @@ void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
     if (step.row && is_unsteady(*step.row))
       say(stdout, "unsteady: {}, {}: {}; another tuning may choose otherwise\n", to_string(step.test.kind),
           settings_text(step.test), spread_text(*step.row));
+  if (const TuneStep* const better = doubt_about(outcome))
+    say(stdout, "doubtful: {} had {} in {}, before the machine became slower; tune again when nothing else runs here\n",
+        to_string(better->test.kind), result_text(*better->row), runs_text(*better->row));
   say(stdout, "\nAt both ends:\n\n{}", options_code(best));
 }
 
@@ -118,6 +123,7 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
     all["best"] = to_json(outcome->best);
     all["usual"] = to_json(outcome->usual);
     all["options"] = options_code(outcome->best.test);
+    all["doubtful"] = doubt_about(*outcome) != nullptr;
     all["within_noise"] = nlohmann::json::array();
     for (const MessageRow& row : outcome->alike) all["within_noise"].push_back(to_json(row));
     all["steps"] = nlohmann::json::array();

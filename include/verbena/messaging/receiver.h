@@ -101,7 +101,7 @@ class [[nodiscard]] Receiving : private detail::Resumption {
 // Receives messages of one or many senders, by the protocol its options name: those of each in order.
 //
 //   auto receiver = messaging::Receiver::create(engine, {.kind = {messaging::Protocol::SendReceive}});
-//   listener.on_request([&] { receiver->accept(*listener.poll_request()); });
+//   listener.on_request([&] { static_cast<void>(receiver->accept(*listener.poll_request())); });
 //   while (auto message = receiver->receive()) use(message->bytes());
 //
 // Back-pressure: a message that is not given back keeps its memory, and its sender waits; memory_bytes() does
