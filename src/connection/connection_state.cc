@@ -100,7 +100,9 @@ Result<std::shared_ptr<ConnectionState>> ConnectionState::prepare(EngineState& e
 }
 
 void ConnectionState::finish() {
-  told_owner_ = true;
+  if (ending_) return;  // a callback that runs below destroys its owner, or assigns to it
+  ending_ = told_owner_ = true;
+  changed_.notify();  // a callback may drive the engine until those who wait have come back
   if (id_) device_.connections.erase(static_cast<std::uint64_t>(*id_));
   if (channel_ == nullptr) return;
   // Operations end first, while the peer's name is known; then the peer is told.
@@ -108,8 +110,11 @@ void ConnectionState::finish() {
   channel_.reset();
   drop_id();
   phase_ = Phase::Broken;
-  error_ = Error(ErrorCode::Cancelled, "connection with " + peer_.to_string() + ": it was destroyed meanwhile");
-  changed_.notify();
+  error_ = destroyed();
+}
+
+Error ConnectionState::destroyed() const {
+  return {ErrorCode::Cancelled, "connection with " + peer_.to_string() + ": it was destroyed meanwhile"};
 }
 
 ConnectionState::~ConnectionState() { finish(); }
@@ -196,7 +201,7 @@ Result<void> ConnectionState::find_peer(const std::string& address, std::size_t 
 struct ConnectionState::Connecting {
   ConnectionState& state;
   ~Connecting() {
-    if (state.phase_ != Phase::Connecting) return;
+    if (state.ending_ || state.phase_ != Phase::Connecting) return;
     state.drop_id();
     state.give_up(Error(ErrorCode::Cancelled, "connect to " + state.peer_.to_string() + ": given up meanwhile"));
   }
@@ -204,6 +209,7 @@ struct ConnectionState::Connecting {
 
 Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string address,
                                                std::vector<std::byte> private_data) {
+  if (ending_) co_return destroyed();
   if (auto ok = find_peer(address, private_data.size()); !ok) co_return ok;
   const Connecting connecting{*this};
   const Instant deadline = engine_.now() + options_.connect_timeout;
@@ -211,9 +217,10 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
   for (;;) {
     if (auto ok = request(remote_, private_data); !ok) co_return ok;
     bool in_time = true;
-    while (in_time && phase_ == Phase::Connecting && !unreachable_ && !mtu_refused_ && !stale_)
+    while (in_time && is_connecting() && !unreachable_ && !mtu_refused_ && !stale_)
       in_time = co_await changed_.wait(deadline);
     if (was_established_) co_return {};
+    if (ending_) co_return destroyed();
     if (phase_ != Phase::Connecting) co_return *error_;
     drop_id();
     if (mtu_refused_) {
@@ -223,6 +230,7 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
     if (unreachable_ && engine_.now() < deadline) continue;
     if (stale_ && engine_.now() + pause < deadline) {
       co_await detail::Sleep(engine_, engine_.now() + pause);
+      if (ending_) co_return destroyed();
       if (phase_ != Phase::Connecting) co_return *error_;
       pause = std::min(pause * 2, kLongestPause);
       continue;
@@ -401,12 +409,14 @@ void ConnectionState::channel_failed() {
 // ---- Ending.
 
 Task<Result<void>> ConnectionState::established(Self /*self*/, Duration timeout) {
+  if (ending_) co_return destroyed();
   if (phase_ == Phase::Prepared)
     co_return Error(ErrorCode::WrongState, "wait for a connection: it is prepared, and nobody connects it");
   const Instant deadline = engine_.now() + timeout;
   bool in_time = true;
-  while (in_time && phase_ == Phase::Connecting) in_time = co_await changed_.wait(deadline);
+  while (in_time && is_connecting()) in_time = co_await changed_.wait(deadline);
   if (was_established_) co_return {};
+  if (ending_) co_return destroyed();
   if (phase_ == Phase::Connecting)
     co_return Error(ErrorCode::TimedOut,
                  "handshake with " + peer_.to_string() + ": not over within " + describe::duration(timeout));
@@ -422,6 +432,7 @@ Result<void> ConnectionState::status() const {
 struct ConnectionState::Closing {
   ConnectionState& state;
   ~Closing() {
+    if (state.ending_) return;
     if (state.phase_ == Phase::Established || state.phase_ == Phase::Connecting) state.told_owner_ = false;
     if (state.phase_ == Phase::Closed) state.end_channel();
   }
@@ -441,6 +452,7 @@ void ConnectionState::end_here() {
 }
 
 Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
+  if (ending_) co_return destroyed();
   const Instant deadline = engine_.now() + timeout;
   const Closing closing{*this};
   Result<void> outcome;
@@ -448,12 +460,13 @@ Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
   if (phase_ == Phase::Connecting) {
     told_owner_ = true;
     outcome = co_await established(self, timeout);
-    if (phase_ == Phase::Connecting) end_here();
+    if (is_connecting()) end_here();
   }
-  if (phase_ == Phase::Established) outcome = co_await leave(deadline, timeout);
-  while (phase_ == Phase::Closed && !channel_->ended())  // somebody else's close() is under way
+  if (phase_ == Phase::Established && !ending_) outcome = co_await leave(deadline, timeout);
+  while (phase_ == Phase::Closed && !ending_ && !channel_->ended())  // somebody else's close() is under way
     if (!co_await changed_.wait(deadline)) co_return close_timeout("not over", timeout);
-  if (phase_ == Phase::Broken) co_return status();  // it was destroyed, among others
+  if (ending_) co_return destroyed();
+  if (phase_ == Phase::Broken) co_return status();
   co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
   co_return outcome;
 }
@@ -463,8 +476,9 @@ Task<Result<void>> ConnectionState::leave(Instant deadline, Duration timeout) {
   told_owner_ = true;
   bool in_time = true;
   channel_->tell_when_sent();
-  while (in_time && phase_ == Phase::Established && channel_->sends_in_flight() != 0)
+  while (in_time && phase_ == Phase::Established && !ending_ && channel_->sends_in_flight() != 0)
     in_time = co_await changed_.wait(deadline);
+  if (ending_) co_return {};  // close() says so
   if (phase_ == Phase::Closed && unsent_) co_return status();
   if (phase_ != Phase::Established) co_return {};  // or close() says why
   const bool sent = channel_->sends_in_flight() == 0;
@@ -475,8 +489,9 @@ Task<Result<void>> ConnectionState::leave(Instant deadline, Duration timeout) {
     peer_is_gone_ = true;  // nobody to tell
   else
     static_cast<void>(context().disconnect(*id_));
-  while (in_time && phase_ == Phase::Closed && !peer_is_gone_) in_time = co_await changed_.wait(deadline);
-  if (phase_ == Phase::Broken) co_return {};
+  while (in_time && phase_ == Phase::Closed && !ending_ && !peer_is_gone_)
+    in_time = co_await changed_.wait(deadline);
+  if (ending_ || phase_ == Phase::Broken) co_return {};
   end_channel();
   if (sent && peer_is_gone_) co_return {};
   co_return close_timeout(sent ? "no answer" : "not everything was sent", timeout);

@@ -22,7 +22,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
                                                           ConnectionOptions options);
   ~ConnectionState() override;
   // The connection is being destroyed: ends what is in flight, and tells it, while the owner still points here; then
-  // leaves the device. Only those who wait below still hold this; they end as Cancelled. May be repeated.
+  // leaves the device. Only those who wait below still hold this; they end as Cancelled, as does what callbacks ask for
+  // meanwhile. May be repeated, by a callback too.
   void finish();
   ConnectionState(const ConnectionState&) = delete;
   ConnectionState& operator=(const ConnectionState&) = delete;
@@ -80,6 +81,8 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   void end_channel();
   static Error closed_here();
   Error close_timeout(const std::string& what, Duration after) const;
+  bool is_connecting() const { return phase_ == ConnectionPhase::Connecting && !ending_; }
+  Error destroyed() const;
   bool closed() const { return phase_ == ConnectionPhase::Closed || phase_ == ConnectionPhase::Broken; }
   void give_up(Error error);
   void adopt(provider::ConnectionId id);
@@ -103,6 +106,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   std::uint32_t asked_mtu_ = 0;
   bool peer_is_gone_ = false;  // it closed, or never answered: nothing to tell it
   bool told_owner_ = false;
+  bool ending_ = false;  // finish() was called: its callbacks find the connection whole, and wait for nothing of it
   bool unsent_ = false;  // the peer closed, and not everything was sent
   Endpoint peer_;
   Gid remote_;

@@ -28,6 +28,7 @@ Result<ConnectionDescription> ConnectionState::describe(std::span<const std::byt
 }
 
 Result<void> ConnectionState::connect_to(const ConnectionDescription& peer) {
+  if (ending_) return destroyed();
   const std::string host = peer.address.gid.to_string();
   const std::string what = "connect to " + host + " by its description: ";
   if (phase_ != ConnectionPhase::Prepared)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // close() in every phase, given up in the middle, twice at once; and connections that nobody confirms or connects.
+#include <functional>
 #include <optional>
 #include <stdexcept>
 
@@ -18,6 +19,7 @@ using verbena::testing::VirtualNetwork;
 constexpr Duration kMs = Duration::milliseconds(1);
 
 Task<int> at_once(int value) { co_return value; }
+Task<void> pause(ProgressEngine& engine) { co_await engine.sleep(kMs); }
 
 struct Unconfirmed {
   Unconfirmed() {
@@ -156,6 +158,60 @@ TEST(Close, takes_no_longer_than_it_was_given) {
   }(world.server, world.client, connection));
   expect_error(connection.close(kMs * 100), ErrorCode::TimedOut);
   EXPECT_LE((world.network.now() - begun).ns, (kMs * 110).ns);
+}
+
+// What a callback asks of a connection that is being destroyed, in whose end it runs.
+void expect_cancelled_at_once(Pair& pair, Connection connection, const std::function<Result<void>(Connection&)>& ask) {
+  std::optional<Connection> near(std::move(connection));
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = near->receive(inbox.local());
+  std::optional<Result<void>> said;
+  receive.on_done([&](Operation&) { said = ask(*near); });
+  const Instant begun = pair.engine.now();
+  near.reset();
+  ASSERT_TRUE(said);
+  expect_error(*said, ErrorCode::Cancelled, "destroyed");
+  EXPECT_LT((pair.engine.now() - begun).ns, Duration::seconds(5).ns);
+}
+
+TEST(Destroying, a_connection_leaves_nothing_to_wait_for_to_its_callbacks) {
+  Pair pair;
+  const auto close = [](Connection& c) { return c.close(Duration::seconds(8)); };
+  const auto wait = [](Connection& c) { return c.wait_established(Duration::seconds(8)); };
+  const auto connect = [&](Connection& c) { return c.connect_to(pair.listener->address().to_string()); };
+  const auto connect_described = [&](Connection& c) {
+    return c.connect_to(must(must(Connection::prepare(pair.engine, {.device = &pair.server})).describe()));
+  };
+  expect_cancelled_at_once(pair, pair.connect(), close);
+  expect_cancelled_at_once(pair, pair.connect(), wait);
+  for (const auto& ask : {std::function<Result<void>(Connection&)>(close), {wait}, {connect}, {connect_described}})
+    expect_cancelled_at_once(pair, must(Connection::prepare(pair.engine)), ask);
+}
+
+// The callback drives the engine: those who wait come back before it goes on.
+TEST(Destroying, a_connection_sends_back_those_who_wait_for_it_before_its_callbacks_go_on) {
+  Pair pair;
+  pair.listener->on_request(nullptr);  // nobody answers
+  std::optional<Connection> near(must(Connection::prepare(pair.engine)));
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = near->receive(inbox.local());
+  std::optional<Result<void>> connected, waited;
+  const auto keep = [](Task<Result<void>> task, std::optional<Result<void>>& in) -> Task<void> {
+    in = co_await std::move(task);
+  };
+  pair.engine.spawn(keep(near->async_connect_to(pair.listener->address().to_string()), connected));
+  pair.engine.run_until([&] { return near->phase() == ConnectionPhase::Connecting; }, Duration::seconds(1));
+  pair.engine.spawn(keep(near->async_established(Duration::forever()), waited));
+  pair.engine.run(pause(pair.engine));
+  bool both = false;
+  receive.on_done([&](Operation&) {
+    pair.engine.run(pause(pair.engine));
+    both = connected && waited;
+  });
+  near.reset();
+  ASSERT_TRUE(both);
+  expect_error(*connected, ErrorCode::Cancelled, "destroyed");
+  expect_error(*waited, ErrorCode::Cancelled, "destroyed");
 }
 
 TEST(ConnectTo, an_address_that_is_none_leaves_a_connection_that_can_be_connected) {

@@ -235,7 +235,7 @@ TEST(AsyncConnect, who_waits_for_a_connection_that_is_destroyed_is_told) {
   Task<Result<void>> connecting = connection->async_connect_to(nowhere);
   Task<Result<void>> closing = connection->async_close();
   connection.reset();
-  expect_error(s.engine.run(std::move(connecting)), ErrorCode::WrongState, "used already");
+  expect_error(s.engine.run(std::move(connecting)), ErrorCode::Cancelled, "was destroyed");
   expect_error(s.engine.run(std::move(closing)), ErrorCode::Cancelled, "was destroyed");
 }
 
