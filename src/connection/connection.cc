@@ -31,13 +31,20 @@ Connection::Connection(std::shared_ptr<ConnectionState> state) : state_(std::mov
 Connection::Connection(Connection&& other) noexcept = default;
 Connection& Connection::operator=(Connection&& other) noexcept {
   if (this == &other) return *this;
-  if (state_ != nullptr) state_->finish();
-  state_ = std::move(other.state_);
+  auto next = std::move(other.state_);
+  finish();
+  state_ = std::move(next);
   return *this;
 }
-// Callbacks that run meanwhile find it whole.
-Connection::~Connection() {
-  if (state_ != nullptr) state_->finish();
+Connection::~Connection() { finish(); }
+
+// Callbacks that run meanwhile find it whole. What they assign to it ends as well.
+void Connection::finish() {
+  while (state_ != nullptr) {
+    const std::shared_ptr<ConnectionState> ending = state_.pointer();
+    ending->finish();
+    if (state_ == ending) return;
+  }
 }
 
 Result<Connection> Connection::prepare(ProgressEngine& engine, const ConnectionOptions& options) {

@@ -214,6 +214,45 @@ TEST(Destroying, a_connection_sends_back_those_who_wait_for_it_before_its_callba
   expect_error(*waited, ErrorCode::Cancelled, "destroyed");
 }
 
+// A server that replaces its connection, in a callback of that connection.
+TEST(Assigning, to_a_connection_that_is_assigned_to_is_overtaken) {
+  Pair pair;
+  Connection near = pair.connect(), next = pair.connect(), other = pair.connect();
+  const Qpn qpn = next.local_qpn();
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = near.receive(inbox.local());
+  Operation receive_of_other = other.receive(inbox.local());
+  bool told = false;
+  receive.on_done([&](Operation&) {
+    told = true;
+    near = std::move(other);
+  });
+  near = std::move(next);
+  EXPECT_TRUE(told);
+  EXPECT_EQ(near.local_qpn(), qpn);
+  EXPECT_EQ(near.phase(), ConnectionPhase::Established);
+  expect_error(receive_of_other.result(), ErrorCode::Flushed, "destroyed");
+  must(near.close());
+}
+
+TEST(Assigning, to_a_connection_that_is_being_destroyed_ends_what_is_assigned) {
+  Pair pair;
+  std::optional<Connection> near(pair.connect());
+  Connection other = pair.connect();
+  MemoryRegion inbox = must(pair.client.allocate_memory(64));
+  Operation receive = near->receive(inbox.local());
+  Operation receive_of_other = other.receive(inbox.local());
+  bool told = false, whole = false;
+  receive.on_done([&](Operation&) { *near = std::move(other); });
+  receive_of_other.on_done([&](Operation&) {
+    told = true;
+    whole = near->phase() == ConnectionPhase::Established;
+  });
+  near.reset();
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(whole);
+}
+
 TEST(ConnectTo, an_address_that_is_none_leaves_a_connection_that_can_be_connected) {
   Pair pair;
   Connection connection = must(Connection::prepare(pair.engine));

@@ -128,8 +128,8 @@ class Connection {
   Connection(Connection&& other) noexcept;
   // Assigning and destroying: what is in flight ends Flushed, and is told, before anything else happens. Callbacks run
   // meanwhile, and may use the connection as it was; connect_to(), close() or another of these, called by them, is
-  // Cancelled at once. A callback or a task may do so while one of these waits for the handshake or the end: that ends
-  // as Cancelled.
+  // Cancelled at once, and what they assign to it ends, too. A callback or a task may do so while one of these waits
+  // for the handshake or the end: that ends as Cancelled.
   Connection& operator=(Connection&& other) noexcept;
   ~Connection();
 
@@ -219,6 +219,7 @@ class Connection {
  private:
   friend class ConnectionRequest;
   explicit Connection(std::shared_ptr<ConnectionState> state);
+  void finish();
   static Operation::Request& request(Operation& operation, SendOpcode opcode, Segments local,
                                      const RemoteMemory& remote, SendFlags flags);
   static void request_atomic(Operation& operation, SendOpcode opcode, const RemoteMemory& remote, std::uint64_t compare,
