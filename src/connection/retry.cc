@@ -77,7 +77,8 @@ Result<Connection> Reconnector::connect() {
     const Duration pause = pause_after(attempts_);
     const Instant next = engine_.now() + pause;
     if (next >= end) return final_error("gave up, out of time,");
-    if (on_failure_) on_failure_(*last_error_, attempts_, pause);
+    // It may set another, and must not go down while it runs.
+    if (const auto handler = on_failure_) handler(*last_error_, attempts_, pause);
     engine_.run_until([this] { return stopped_.load(); }, next);
   }
   const std::string why = last_error_ ? "; the last attempt: " + last_error_->to_string() : "";

@@ -199,6 +199,24 @@ TEST(Retry, stops_when_told_and_at_what_no_repetition_cures) {
   expect_error(reconnector.connect(), ErrorCode::Cancelled, "1 attempt", "ConnectionRefused");
 }
 
+TEST(Retry, tells_failures_to_a_handler_that_sets_another) {
+  test::Pair pair;
+  const std::string address = pair.listener->address().to_string();
+  pair.listener.reset();
+  Reconnector reconnector(pair.engine, address, {},
+                          {.first_pause = Duration::milliseconds(1), .max_attempts = 3});
+  const std::string held(100, 'x');
+  std::string seen;
+  int told_other = 0;
+  reconnector.on_failure([&reconnector, &seen, &told_other, held](const Error&, std::uint32_t, Duration) {
+    reconnector.on_failure([&told_other](const Error&, std::uint32_t, Duration) { ++told_other; });
+    seen = held;
+  });
+  expect_error(reconnector.connect(), ErrorCode::ConnectionRefused);
+  EXPECT_EQ(seen, held);
+  EXPECT_EQ(told_other, 1);
+}
+
 TEST(Retry, that_is_stopped_ends_as_cancelled_though_its_attempt_succeeds) {
   test::Pair pair;
   Reconnector reconnector(pair.engine, pair.listener->address().to_string());
