@@ -72,6 +72,7 @@ class Channel final : public OperationQueue, private EventHandler {
   // Owner::tend() follows when no sends are in flight any more, from now on.
   void tell_when_sent() { tells_when_sent_ = true; }
   std::size_t sends_in_flight() const { return sends_.in_flight(); }
+  std::size_t receives_in_flight() const { return receives_.in_flight(); }
 
   // ---- Requests of the user's own. They take slots as operations do, until their completion is told.
   PostResult post_send(std::span<const SendRequest> requests);

@@ -467,7 +467,9 @@ Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
     if (!co_await changed_.wait(deadline)) co_return close_timeout("not over", timeout);
   if (ending_) co_return destroyed();
   if (phase_ == Phase::Broken) co_return status();
-  co_await detail::Sleep(engine_, engine_.now());  // receives in flight are told
+  do  // receives in flight are told, no more of them in a run than the engine hands out
+    co_await detail::Sleep(engine_, engine_.now());
+  while (!ending_ && channel_->receives_in_flight() != 0 && engine_.now() < deadline);
   co_return outcome;
 }
 

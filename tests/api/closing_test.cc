@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // close() in every phase, given up in the middle, twice at once; and connections that nobody confirms or connects.
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -143,6 +144,21 @@ TEST(Close, twice_at_once_both_wait_for_the_end) {
   EXPECT_TRUE(std::get<0>(both));
   ASSERT_TRUE(done_at_second);
   EXPECT_TRUE(*done_at_second) << "close() returned, and a receive is in flight";
+}
+
+// More than the engine hands out in one run.
+TEST(Close, has_told_its_receives_however_many_they_are) {
+  Pair pair;
+  constexpr std::uint32_t kMany = 3000;
+  const ConnectionOptions options{.queues = {.max_receive_requests = kMany}};
+  for (const bool connected : {true, false}) {
+    Connection near = connected ? pair.connect(options) : must(Connection::prepare(pair.engine, options));
+    MemoryRegion inbox = must(pair.client.allocate_memory(64));
+    std::vector<Operation> receives(kMany);
+    for (Operation& receive : receives) near.receive(receive, inbox.local());
+    must(near.close());
+    EXPECT_TRUE(std::all_of(receives.begin(), receives.end(), [](const Operation& r) { return r.done(); }));
+  }
 }
 
 // Connection::close(timeout): the handshake and the end together.
