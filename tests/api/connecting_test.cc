@@ -257,5 +257,13 @@ TEST(Retry, pauses_of_a_policy_that_makes_no_sense_neither_overflow_nor_go_back)
   }
 }
 
+TEST(Retry, has_no_time_at_all_where_the_policy_gives_less_than_none) {
+  test::Pair pair;
+  const Instant begun = pair.engine.now();
+  const RetryPolicy policy{.give_up_after = {std::numeric_limits<std::int64_t>::min()}};
+  EXPECT_FALSE(connect_with_retry(pair.engine, "127.200.1.2:7471", {}, policy));
+  EXPECT_LT((pair.engine.now() - begun).ns, Duration::seconds(3).ns);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -33,12 +33,23 @@ struct Instant {
 
   constexpr auto operator<=>(const Instant&) const = default;
   constexpr bool is_never() const { return *this == never(); }
-  // Saturates at never().
+  // Both saturate, + at never().
   constexpr Instant operator+(Duration d) const {
-    if (d.ns > 0 && ns > std::numeric_limits<std::int64_t>::max() - d.ns) return never();
-    return {ns + d.ns};
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(ns, d.ns, &sum)) sum = farthest(d.ns > 0);
+    return {sum};
   }
-  constexpr Duration operator-(Instant o) const { return {ns - o.ns}; }
+  constexpr Duration operator-(Instant o) const {
+    std::int64_t difference = 0;
+    if (__builtin_sub_overflow(ns, o.ns, &difference)) difference = farthest(o.ns < 0);
+    return {difference};
+  }
+
+ private:
+  static constexpr std::int64_t farthest(bool ahead) {
+    using Limits = std::numeric_limits<std::int64_t>;
+    return ahead ? Limits::max() : Limits::min();
+  }
 };
 
 }  // namespace verbena
