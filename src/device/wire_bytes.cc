@@ -28,6 +28,12 @@ T load(const std::byte* p) {
 
 constexpr std::byte kVersion{1};
 
+// No group, nobody, nor what is reserved: 0/8, 224/4, 240/4; ::, ff00::/8.
+bool is_address_of_a_host(const Gid& gid) {
+  const auto& b = gid.bytes;
+  return gid.is_ipv4() ? b[12] != 0 && b[12] < 224 : !gid.is_zero() && b[0] != 0xff;
+}
+
 std::uint16_t crc16(std::span<const std::byte> bytes) {
   std::uint32_t crc = 0xffff;
   for (const std::byte b : bytes) {
@@ -88,7 +94,7 @@ bool is_path_mtu(std::uint32_t bytes) { return std::has_single_bit(bytes) && byt
 
 std::string impossible_field(const QueuePairAddress& address) {
   const auto& [gid, qpn, psn, mtu] = address;
-  if (gid.is_zero() || gid == Gid::from_ipv4(0, 0, 0, 0)) return "GID is zero";
+  if (!is_address_of_a_host(gid)) return "GID " + gid.to_string() + " is no address of a host";
   if (qpn <= kGsiQpn || qpn == kMulticastQpn)
     return "queue pair number " + std::to_string(qpn.value()) + " is none that is connected to";
   if (mtu != 0 && !is_path_mtu(mtu))

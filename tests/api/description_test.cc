@@ -180,9 +180,10 @@ TEST(Description, is_refused_with_a_number_that_no_queue_pair_has) {
     bad.address.mtu = mtu;
     expect_refused(bad, "MTU");
   }
-  for (const Gid& gid : {Gid{}, Gid::from_ipv4(0, 0, 0, 0)}) {
+  for (const char* gid : {"::", "0.0.0.0", "0.0.0.1", "0.255.255.255", "224.0.0.1", "239.255.255.255", "240.0.0.1",
+                          "255.255.255.255", "ff02::1", "ff00::"}) {
     ConnectionDescription bad = good;
-    bad.address.gid = gid;
+    bad.address.gid = must(Gid::parse(gid));
     expect_refused(bad, "GID");
   }
   must(near.connect_to(good));  // nothing has changed
