@@ -70,9 +70,11 @@ std::string_view to_string(ConnectionPhase phase);
 //
 // Every operation exists twice: one builds the operation and starts it, the other starts one that exists. See Operation
 // for memory, deadlines and errors. Errors of operations: QueueFull (as many are in flight as `queues` allows),
-// InvalidArgument, LocalProtectionError, LocalLengthError, RemoteAccessError, RemoteInvalidRequest, RetryExceeded (the
-// peer stopped answering), RnrRetryExceeded, Disconnected (the peer closed), ConnectionLost (an earlier error broke the
-// connection: status() says which), Flushed, Cancelled, DeadlineExceeded.
+// WrongState (not established yet; receives may be started before), ResourceExhausted (no region is left, of which the
+// first atomic takes one), InvalidArgument, LocalProtectionError, LocalLengthError, RemoteAccessError,
+// RemoteInvalidRequest, RemoteOperationError (the peer failed, or its receive had a wrong key), BadResponse (the answer
+// was no answer to it), RetryExceeded (the peer stopped answering), RnrRetryExceeded, Disconnected (the peer closed),
+// ConnectionLost (an earlier error broke the connection: status() says which), Flushed, Cancelled, DeadlineExceeded.
 //
 // Lifetime: the engine and the device outlive it. Destroying it cancels what is in flight and tells the peer; close()
 // first where the last messages matter. Threads: the engine's.
