@@ -76,7 +76,8 @@ class Listener {
   // meanwhile, as it may).
   Result<ConnectionRequest> wait_request(Duration timeout = Duration::forever());
   // Takes the next request, accepts it and waits until the connection is established. Errors: those of wait_request()
-  // and of ConnectionRequest::accept().
+  // and of ConnectionRequest::accept(); TimedOut or ConnectionLost, too, where the peer does not confirm, for which it
+  // has 5 s when `timeout` is forever().
   Result<Connection> accept(const ConnectionOptions& options = {}, Duration timeout = Duration::forever());
   // The same to be awaited: co_await listener.async_accept().
   Task<Result<ConnectionRequest>> async_request(Duration timeout = Duration::forever());
