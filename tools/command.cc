@@ -103,7 +103,7 @@ std::string_view open_advice(const Error& error, const DeviceFlags& flags, const
 
 std::string_view connect_advice(const Error& error, const Device& device, const Endpoint& peer) {
   if (error.code() != ErrorCode::Unreachable) return advice(error.code());
-  const auto remote = peer.resolve();
+  const auto remote = peer.resolve(device.address());
   if (remote && remote->is_ipv4() != device.address().is_ipv4())
     return "Write an address of the server in the device's IP version, or choose a device of the other with --device;\n"
            "  `verbena devices` lists them.";

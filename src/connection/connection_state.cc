@@ -191,7 +191,7 @@ Result<void> ConnectionState::find_peer(const std::string& address, std::size_t 
     return Error(ErrorCode::InvalidArgument,
                  "connect to " + peer_.to_string() + ": " + std::to_string(private_bytes) +
                      " bytes of private data, at most " + std::to_string(kMaxConnectPrivateData));
-  auto remote = peer_.resolve();
+  auto remote = peer_.resolve(device_.info().address);
   if (!remote) return remote.error();
   remote_ = *remote;
   return check_reachable(remote_);

@@ -67,7 +67,10 @@ std::string Endpoint::to_string() const {
   return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-Result<Gid> Endpoint::resolve() const {
+// IPv4 is what most RoCE networks speak.
+Result<Gid> Endpoint::resolve() const { return resolve(Gid::from_ipv4(0, 0, 0, 0)); }
+
+Result<Gid> Endpoint::resolve(const Gid& own) const {
   if (auto literal = Gid::parse(host)) return literal;
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -76,13 +79,10 @@ Result<Gid> Endpoint::resolve() const {
   const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (status != 0)
     return Error(ErrorCode::NotFound, "resolve host '" + host + "': " + ::gai_strerror(status));
-  const addrinfo* best = found;  // IPv4 first: that is what most RoCE networks speak
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next)
-    if (a->ai_family == AF_INET) {
-      best = a;
-      break;
-    }
-  const Gid gid = gid_of(*best);
+  const int wanted = own.is_ipv4() ? AF_INET : AF_INET6;
+  const addrinfo* best = found;
+  while (best != nullptr && best->ai_family != wanted) best = best->ai_next;
+  const Gid gid = gid_of(best != nullptr ? *best : *found);
   ::freeaddrinfo(found);
   return gid;
 }

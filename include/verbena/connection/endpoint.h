@@ -19,8 +19,10 @@ struct Endpoint {
   // InvalidArgument says what is missing or wrong.
   static Result<Endpoint> parse(std::string_view text);
   std::string to_string() const;
-  // The address of the host; asks the resolver, and may block, when it is a name. NotFound when it has none.
+  // The address of the host; asks the resolver, and may block, when it is a name. NotFound when it has none. Of several
+  // it is one of IPv4, or, where a device's own address is told, of the device's IP version, as far as there is one.
   Result<Gid> resolve() const;
+  Result<Gid> resolve(const Gid& own) const;
 
   bool operator==(const Endpoint&) const = default;
 };
