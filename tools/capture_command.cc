@@ -69,7 +69,8 @@ int run_capture(const CaptureOptions& options) {
     return report_failure("capture", options.file + " cannot be a file: the folder must be there, and it none itself",
                           "Name a file for -w in a folder that is there and that this user may write to.");
   const auto before = device_files(file);
-  const auto status = run_child(options.words, "VERBENA_PCAP", file.string(), [] {});
+  const SignalsLeftToChild signals;  // until the file has its name
+  const auto status = run_child(signals, options.words, "VERBENA_PCAP", file.string(), [] {});
   if (!status) return report_error("capture", status.error(), "Check the spelling of the program after `--`.");
   return tell(options, file, before, *status);
 }
@@ -81,7 +82,8 @@ void add_capture_command(CLI::App& program, int& status) {
       "capture", "Run a program and write every packet of its devices to a file, for Wireshark.\n"
                  "  verbena capture -w wire.pcapng -- ./a.out\n"
                  "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is\n"
-                 "one alone, it is FILE. The exit status is the program's; 1 when it ended well and opened no device.");
+                 "one alone, it is FILE. SIGTERM and SIGHUP are passed on to the program, and its end is waited for.\n"
+                 "The exit status is the program's; 1 when it ended well and opened no device.");
   auto options = std::make_shared<CaptureOptions>();
   command->add_option("-w,--write", options->file, "The capture file, in pcapng")->required()->type_name("FILE");
   command->add_option("CMD", options->words, "The program and its arguments, after `--`");

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <csignal>
+#include <ctime>
 #include <filesystem>
-#include <thread>
 
 extern char** environ;  // NOLINT(readability-identifier-naming)
 
@@ -18,29 +16,8 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::chrono::milliseconds kGlance{100};
-
-// SIGINT and SIGQUIT of the terminal reach the program itself; it starts with what they did before.
-class SignalsLeftToChild {
- public:
-  SignalsLeftToChild() {
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGINT, &ignore, &int_);
-    ::sigaction(SIGQUIT, &ignore, &quit_);
-  }
-  SignalsLeftToChild(const SignalsLeftToChild&) = delete;
-  SignalsLeftToChild& operator=(const SignalsLeftToChild&) = delete;
-  ~SignalsLeftToChild() {
-    ::sigaction(SIGINT, &int_, nullptr);
-    ::sigaction(SIGQUIT, &quit_, nullptr);
-  }
-
- private:
-  struct sigaction int_ {}, quit_ {};
-};
-
-Result<pid_t> spawn(const std::vector<std::string>& words, const std::string& setting, const std::string& variable) {
+Result<pid_t> spawn(const SignalsLeftToChild& signals, const std::vector<std::string>& words,
+                    const std::string& setting, const std::string& variable) {
   std::vector<char*> arguments, environment;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -54,7 +31,8 @@ Result<pid_t> spawn(const std::vector<std::string>& words, const std::string& se
   sigemptyset(&usual);
   for (const int one : {SIGINT, SIGQUIT, SIGPIPE}) sigaddset(&usual, one);
   posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setsigmask(&attributes, &signals.mask_of_child());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
   const int number =
       ::posix_spawnp(&pid, arguments.front(), nullptr, &attributes, arguments.data(), environment.data());
@@ -65,17 +43,41 @@ Result<pid_t> spawn(const std::vector<std::string>& words, const std::string& se
 
 }  // namespace
 
-Result<int> run_child(const std::vector<std::string>& words, const std::string& variable, const std::string& value,
-                      const std::function<void()>& glance) {
-  const SignalsLeftToChild signals;
-  const auto pid = spawn(words, variable + "=" + value, variable);
+SignalsLeftToChild::SignalsLeftToChild() {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGINT, &ignore, &int_);
+  ::sigaction(SIGQUIT, &ignore, &quit_);
+  sigemptyset(&passed_);
+  for (const int one : {SIGTERM, SIGHUP}) sigaddset(&passed_, one);
+  ::pthread_sigmask(SIG_BLOCK, &passed_, &before_);
+}
+
+SignalsLeftToChild::~SignalsLeftToChild() {
+  constexpr timespec kNow{};
+  while (::sigtimedwait(&passed_, nullptr, &kNow) > 0) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  ::sigaction(SIGINT, &int_, nullptr);
+  ::sigaction(SIGQUIT, &quit_, nullptr);
+}
+
+void SignalsLeftToChild::pass_on(pid_t pid) const {
+  constexpr timespec kGlance{0, 100'000'000};
+  const int number = ::sigtimedwait(&passed_, nullptr, &kGlance);
+  if (number > 0) ::kill(pid, number);
+}
+
+Result<int> run_child(const SignalsLeftToChild& signals, const std::vector<std::string>& words,
+                      const std::string& variable, const std::string& value, const std::function<void()>& glance) {
+  const auto pid = spawn(signals, words, variable + "=" + value, variable);
   if (!pid) return pid.error();
   int status = 0;
   for (;;) {
     const pid_t ended = ::waitpid(*pid, &status, WNOHANG);
     if (ended == *pid) break;
     if (ended < 0 && errno != EINTR) return Error::from_errno(errno, "wait for " + words.front());
-    std::this_thread::sleep_for(kGlance);
+    signals.pass_on(*pid);
     glance();
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -156,10 +156,11 @@ class Watch {
 };
 
 int run_program(const CountersOptions& options) {
+  const SignalsLeftToChild signals;  // until the folder is gone
   std::string folder = (fs::temp_directory_path() / "verbena-counters-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) return report_error("counters", Error::from_errno(errno, "make " + folder));
   Watch watch(options, folder, stderr);
-  const auto status = run_child(options.words, "VERBENA_COUNTERS", folder, [&] {
+  const auto status = run_child(signals, options.words, "VERBENA_COUNTERS", folder, [&] {
     if (options.watch) watch.glance();
   });
   const auto all = read_all(folder);
@@ -211,7 +212,8 @@ void add_counters_command(CLI::App& program, int& status) {
                   "  verbena counters --watch -- ./a.out                         runs it; counters on standard error\n"
                   "  VERBENA_COUNTERS=$XDG_RUNTIME_DIR/verbena ./a.out           a program that is to be looked at\n"
                   "  verbena counters --watch --folder $XDG_RUNTIME_DIR/verbena  while it runs\n"
-                  "With CMD the exit status is the program's; 1 when it ended well and opened no device.");
+                  "With CMD the exit status is the program's; 1 when it ended well and opened no device. SIGTERM and\n"
+                  "SIGHUP are passed on to it, and its counters are shown once it has ended.");
   auto options = std::make_shared<CountersOptions>();
   command->add_flag("-w,--watch", options->watch, "Again and again, with rates");
   auto* interval = command->add_option("--interval", options->interval, "Seconds between two looks with --watch");

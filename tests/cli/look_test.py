@@ -3,10 +3,11 @@
 
 import json
 import os
+import signal
 import struct
 import subprocess
 
-from command import PATIENCE, Server, check, main, say, unshare, wait_until
+from command import PATIENCE, Server, check, first_line, main, say, unshare, wait_until
 
 
 def run(setting, *words, status=0, **environment):
@@ -109,6 +110,39 @@ def a_program_is_captured_from_outside(setting):
     say(f"{size} bytes; two at once: {', '.join(names)}")
 
 
+def a_signal_reaches_the_program_and_all_is_finished(setting):
+    """A program that is told to end by the command's own process id ends, and the command does what is left to it."""
+    def signalled(number, *words):
+        scratch = setting.path("scratch")
+        os.makedirs(scratch, exist_ok=True)
+        process = setting.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env={**os.environ, "TMPDIR": scratch})
+        check(first_line(process).startswith("listening on "), "its first line")
+        process.send_signal(number)
+        output, errors = (text.decode() for text in process.communicate(timeout=PATIENCE))
+        check(not os.listdir(scratch), f"{words[0]} leaves {os.listdir(scratch)}")
+        return process.returncode, output, errors
+
+    server = setting.command("ping", "-s", "--port", "0")
+    for number, status in ((signal.SIGTERM, 0), (signal.SIGHUP, 128 + signal.SIGHUP)):
+        file = setting.path(f"{number}.pcapng")
+        told, _, errors = signalled(number, "capture", "-w", file, "--", *server)
+        check(told == status and is_capture(file) and file in errors, f"{told}: {errors}")
+        told, _, errors = signalled(number, "counters", "-z", "--", *server)
+        check(told == status and "rcvd_pkts" in errors, f"{told}: {errors}")
+        told, output, _ = signalled(number, "counters", "--json", "--", *server)
+        check(told == status and json.loads(output[output.index("[\n"):])[0]["program"] == "verbena", output)
+    # Who takes its time is waited for, and told each time.
+    stubborn = "trap 'echo again' TERM; echo listening on nothing; while :; do sleep 0.05; done"
+    process = setting.start("counters", "--", "sh", "-c", stubborn, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    first_line(process)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        check(first_line(process) == "again", "the program was told")
+    process.send_signal(signal.SIGHUP)
+    check(process.wait(PATIENCE) == 128 + signal.SIGHUP, process.returncode)
+
+
 def variables_are_told(setting):
     output, _ = run(setting, "config", "--json", VERBENA_PCAP="/tmp/x\x1b.pcapng", VERBENA_COUNTERS="")
     told = json.loads(output)
@@ -165,4 +199,5 @@ def the_machine_is_examined(setting):
 
 if __name__ == "__main__":
     main(counters_of_a_command_are_shown_at_its_end, a_running_program_can_be_watched,
-         a_program_is_captured_from_outside, variables_are_told, the_machine_is_examined)
+         a_program_is_captured_from_outside, a_signal_reaches_the_program_and_all_is_finished,
+         variables_are_told, the_machine_is_examined)
