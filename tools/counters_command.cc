@@ -212,6 +212,7 @@ void add_counters_command(CLI::App& program, int& status) {
                   "  verbena counters --watch -- ./a.out                         runs it; counters on standard error\n"
                   "  VERBENA_COUNTERS=$XDG_RUNTIME_DIR/verbena ./a.out           a program that is to be looked at\n"
                   "  verbena counters --watch --folder $XDG_RUNTIME_DIR/verbena  while it runs\n"
+                  "  verbena counters --json -- sh -c './a.out >&2' >counters.json  its output is not in the JSON\n"
                   "With CMD the exit status is the program's; 1 when it ended well and opened no device. SIGTERM and\n"
                   "SIGHUP are passed on to it, and its counters are shown once it has ended.");
   auto options = std::make_shared<CountersOptions>();
@@ -219,7 +220,8 @@ void add_counters_command(CLI::App& program, int& status) {
   auto* interval = command->add_option("--interval", options->interval, "Seconds between two looks with --watch");
   require_seconds(interval->capture_default_str(), 0.1, 86400);
   command->add_flag("-z,--zeros", options->zeros, "Counters that are zero too");
-  command->add_flag("--json", options->json, "A JSON array with an object per device, on standard output");
+  command->add_flag("--json", options->json,
+                    "A JSON array with an object per device, on standard output, below what CMD prints there");
   command->add_option("--folder", options->folder, "Where programs keep their counters ($VERBENA_COUNTERS)")
       ->type_name("FOLDER");
   command->add_option("CMD", options->words, "A program to run and its arguments, after `--`");
