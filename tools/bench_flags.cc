@@ -90,7 +90,10 @@ void add_refused(CLI::App& command, BenchFlags& flags, const std::vector<bool>& 
     CLI::Option* option = takes_value[i] ? command.add_option(one.flag, one.given, one.why)->expected(0, 1)
                                          : command.add_flag(one.flag, one.is_given, one.why);
     option->group(kRefusedGroup);
-    if (takes_value[i]) option->each([&one](const std::string&) { one.is_given = true; })->type_name("");
+    if (!takes_value[i]) continue;
+    // One value and not HOST behind it; and given twice it is refused for the same reason.
+    option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    option->each([&one](const std::string&) { one.is_given = true; })->type_name("");
   }
 }
 

@@ -289,6 +289,12 @@ def flags_that_mean_nothing_are_refused(setting):
         output, errors = setting.run("bench", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
         check(errors.startswith(f"verbena bench {words[0]} {words[1]}: "), errors)
+    valued = [("-w", "5"), ("-S", "1"), ("-y", "3"), ("-L", "5"), ("--tclass", "3"), ("--burst_size", "3"),
+              ("--rate_limit=5",), ("-X2",), ("-w", "5", "-w", "6")]
+    for words in valued:
+        for line in ((*words, "127.0.0.1"), ("127.0.0.1", *words), (*words, "127.0.0.1", "-a")):
+            output, errors = setting.run("bench", "write", "bw", *line, status=2)
+            check(" is refused for write bw: " in errors.splitlines()[0] and not output, f"{line}: {errors}")
     numbers = [("-n", "4"), ("-n", "0x10"), ("-s", "0"), ("-s", "-1"), ("-q", "0"), ("-q", "257"), ("-D", "0"),
                ("-t", "0"), ("-Q", "0"), ("-l", "0"), ("-m", "1000"), ("-p", "70000"), ("-u", "32"), ("-I", "x"),
                ("--timeout", "nan")]
