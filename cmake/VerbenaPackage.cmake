@@ -3,7 +3,7 @@
 # pkg-config file, Debian packages. The one version is that of project().
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-find_package(tl-expected REQUIRED)
+find_package(tl-expected REQUIRED GLOBAL)
 
 # Until 1.0 every minor version may change the ABI.
 set(abi ${PROJECT_VERSION_MAJOR})
@@ -11,7 +11,7 @@ if(abi EQUAL 0)
   set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
-set(made ${CMAKE_BINARY_DIR}/package)
+set(made ${PROJECT_BINARY_DIR}/package)
 
 get_property(layers GLOBAL PROPERTY VERBENA_LAYERS)
 list(TRANSFORM layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
@@ -20,14 +20,21 @@ foreach(kind IN ITEMS shared static)
   add_library(verbena_${kind} ${type} ${objects})
   set_target_properties(verbena_${kind} PROPERTIES
     OUTPUT_NAME verbena EXPORT_NAME ${kind} LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${abi}
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   target_link_libraries(verbena_${kind} PRIVATE isal Threads::Threads INTERFACE tl::expected)
   target_include_directories(verbena_${kind} INTERFACE
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(verbena_${kind} INTERFACE cxx_std_20)
+  add_library(verbena::${kind} ALIAS verbena_${kind})
 endforeach()
+# As find_package(verbena) has them.
+if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
+  add_library(verbena::verbena ALIAS verbena_static)
+else()
+  add_library(verbena::verbena ALIAS verbena_shared)
+endif()
 # Shows the public names alone, and refuses to leave one undefined.
-configure_file(${CMAKE_SOURCE_DIR}/cmake/verbena.map.in ${made}/verbena.map @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/verbena.map.in ${made}/verbena.map @ONLY)
 target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map -Wl,--no-undefined
   -Wl,-z,nodelete)  # a fork and a thread of ours find it where it was
 verbena_optimise_whole(verbena_shared)
@@ -39,16 +46,19 @@ if(VERBENA_LTO_COMPILE)
 endif()
 set_target_properties(verbena_shared PROPERTIES LINK_DEPENDS ${made}/verbena.map)
 
+if(NOT VERBENA_INSTALL)
+  return()
+endif()
 # ---- Files. Components: library (what programs need to run), dev (to be built), utils (the tools).
 install(TARGETS verbena_shared EXPORT verbenaTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
 install(TARGETS verbena_static EXPORT verbenaTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/verbena DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/verbena DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
   FILES_MATCHING PATTERN "*.h")
 
 install(EXPORT verbenaTargets NAMESPACE verbena:: DESTINATION ${config_folder} COMPONENT dev)
-configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/verbenaConfig.cmake.in ${made}/verbenaConfig.cmake
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/verbenaConfig.cmake.in ${made}/verbenaConfig.cmake
   INSTALL_DESTINATION ${config_folder})
 set(compatible SameMajorVersion)
 if(PROJECT_VERSION_MAJOR EQUAL 0)
@@ -61,17 +71,21 @@ install(FILES ${made}/verbenaConfig.cmake ${made}/verbenaConfigVersion.cmake
 # The file finds its prefix from where it lies, at any depth of the library folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
   BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE up_to_prefix)
-configure_file(${CMAKE_SOURCE_DIR}/cmake/verbena.pc.in ${made}/verbena.pc @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/verbena.pc.in ${made}/verbena.pc @ONLY)
 install(FILES ${made}/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
 if(TARGET verbena_command)
   install(TARGETS verbena_command DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT utils)
   # Manual pages, and what bash asks to complete a command: made with the tools, by the command itself.
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/tools/generated/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT utils)
-  install(FILES ${CMAKE_BINARY_DIR}/tools/generated/completions/verbena
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/tools/generated/man1/
+    DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT utils)
+  install(FILES ${PROJECT_BINARY_DIR}/tools/generated/completions/verbena
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT utils)
 endif()
 
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
 # ---- Debian packages: cpack -G DEB.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR "The Verbena developers")
@@ -104,6 +118,6 @@ endif()
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)
   set(documents ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
-  install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${documents} COMPONENT ${component} RENAME copyright)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${documents} COMPONENT ${component} RENAME copyright)
 endforeach()
 include(CPack)

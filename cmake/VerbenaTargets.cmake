@@ -4,15 +4,18 @@ find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # What one clone compiled serves the next.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
 add_library(verbena_options INTERFACE)
 target_include_directories(verbena_options INTERFACE
-  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
 target_compile_options(verbena_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
-  -Woverloaded-virtual -Wimplicit-fallthrough -Werror)
+  -Woverloaded-virtual -Wimplicit-fallthrough)
+if(PROJECT_IS_TOP_LEVEL)  # the compiler of another project may know warnings that nobody here has seen
+  target_compile_options(verbena_options INTERFACE -Werror)
+endif()
 if(VERBENA_SANITIZE)
   target_compile_options(verbena_options INTERFACE
     -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -24,7 +27,7 @@ if(VERBENA_BUILD_FUZZERS)
   # Coverage for libFuzzer in the code itself; the sanitizer's runtime brings the symbols it calls.
   target_compile_options(verbena_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-find_package(Threads REQUIRED)
+find_package(Threads REQUIRED GLOBAL)  # here and below: who links the library elsewhere must know it, too
 
 # A message goes through a hundred functions of eight layers: what is linked as a whole takes a fifth less time for it.
 # Tests link the same objects as they are, in a moment.

@@ -3,7 +3,7 @@
 if(NOT TARGET verbena_file_protocol)
   add_library(verbena_file_protocol STATIC
     ${CMAKE_CURRENT_LIST_DIR}/file_protocol.cc ${CMAKE_CURRENT_LIST_DIR}/safe_path.cc)
-  target_include_directories(verbena_file_protocol PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(verbena_file_protocol PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(verbena_file_protocol PUBLIC verbena_options verbena_base)
   if(VERBENA_BUILD_TESTS)
     verbena_test(file_protocol_test LINK verbena_file_protocol

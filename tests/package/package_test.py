@@ -87,6 +87,23 @@ class Consumer:
         check("9.9" in said, said)
 
 
+    def as_a_part(self):
+        """Verbena's sources inside of the user's project: no more than the library, and its headers are found."""
+        for name, variables, library in (("part", {}, "libverbena.so"),
+                                         ("static_part", {"BUILD_SHARED_LIBS": "OFF"}, "libverbena.a")):
+            build = self.work / name
+            self.configure(name, SOURCES=HERE.parent.parent, **variables)
+            made = self.run("ninja", "-C", build, "-t", "targets", "all")
+            odd = re.findall(r"^\S*(?:_test|bin/\S*|/verbena_(?:tools|sim|command)\S*): \S+$", made, re.MULTILINE)
+            check(not odd, f"a part of another project builds more than the library: {odd}")
+            needed = self.run("ninja", "-C", build, "-t", "query", "consumer")
+            check(f"verbena/lib/{library}" in needed, f"{name}: the program is made of {needed}")
+            self.run("cmake", "--install", build, "--prefix", build / "prefix")
+            check(not list((build / "prefix").rglob("*.h")), "a part of another project is installed with it")
+        # The library itself takes minutes.
+        self.run("ninja", "-C", self.work / "part", "CMakeFiles/consumer.dir/consumer.cc.o")
+
+
 def check_symbols(library):
     lines = run("nm", "-DC", "--defined-only", library).splitlines()
     names = [line.split(maxsplit=2)[-1] for line in lines if " A " not in line]
@@ -139,6 +156,7 @@ def main():
     installed.through_cmake()
     installed.through_pkg_config()
     installed.says_what_is_wrong()
+    installed.as_a_part()
 
     run("cpack", "--config", build / "CPackConfig.cmake", "-G", "DEB", "-B", work / "debs")
     debs = sorted((work / "debs").glob("*.deb"))
