@@ -51,6 +51,7 @@ import argparse
 import fnmatch
 import json
 import os
+import signal
 import statistics
 import sys
 from pathlib import Path
@@ -151,6 +152,7 @@ def main():
     if a.json and not Path(a.json).absolute().parent.is_dir():
         p.error(f"{a.json} is in no folder that exists")
     if a.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads may have enough
         for r in rows:
             print(f"{r.name}\t{r.against or '-'}\t{r.goal or '-'}")
         return 0
