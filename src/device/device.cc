@@ -104,12 +104,6 @@ Result<Device> Device::open_as_told(const OpenOptions& options) {
   return Error(ErrorCode::NotFound, "open device '" + options.device + "': there are " + describe_devices());
 }
 
-Result<Device> Device::open(std::string name_or_address) {
-  OpenOptions options;
-  options.device = std::move(name_or_address);
-  return open(options);
-}
-
 const DeviceInfo& Device::info() const { return state_->context().info(); }
 std::vector<std::string> Device::explain() const { return state_->context().explain(); }
 std::vector<NamedCounter> Device::counters() const { return state_->context().counters(); }

@@ -74,6 +74,18 @@ TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
   EXPECT_EQ(precious(), "precious");
 }
 
+// g++ would take braces that name members for a string, too.
+TEST_F(EnvironmentFiles, a_device_opens_with_options_in_braces) {
+  const std::string wire = folder / "wire.pcapng";
+  EXPECT_EQ(must(Device::open({.device = "127.0.0.5"})).info().address.to_string(), "127.0.0.5");
+  EXPECT_EQ(must(Device::open(std::string_view("127.0.0.5"))).info().address.to_string(), "127.0.0.5");
+  EXPECT_EQ(must(Device::open(std::string("127.0.0.5"))).info().address.to_string(), "127.0.0.5");
+  { const Device device = must(Device::open({.pcap_file = wire})); }
+  EXPECT_TRUE(fs::exists(wire));
+  EXPECT_TRUE(Device::open({.local_dir = folder.string()}));
+  EXPECT_TRUE(Device::open({}));
+}
+
 TEST(Environment, a_folder_of_counters_that_cannot_be_made_is_no_missing_device) {
   ::setenv("VERBENA_COUNTERS", "/nonexistent/deeper/still", 1);
   const auto opened = Device::open();

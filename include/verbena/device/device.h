@@ -2,12 +2,14 @@
 // An RDMA device: a NIC, or Verbena's own in software. Everything else is made on one.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "verbena/base/device_info.h"
@@ -60,8 +62,14 @@ class Device {
   // PermissionDenied, IoError.
   // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});
-  static Result<Device> open(std::string name_or_address);
-  static Result<Device> open(std::nullptr_t) = delete;  // nor 0: devices have names, not numbers
+  // The same with this name or address alone. A template, so that braces are always options: open({.device = "lo"}).
+  template <std::convertible_to<std::string_view> Text>
+    requires(!std::same_as<Text, std::nullptr_t>)
+  static Result<Device> open(const Text& name_or_address) {
+    OpenOptions options;
+    options.device = std::string_view(name_or_address);
+    return open(options);
+  }
 
   Device(Device&& other) noexcept;
   Device& operator=(Device&& other) noexcept;
