@@ -196,9 +196,9 @@ bool EngineState::run_once() {
   bool any = false;
   outside_ = Outside::Elsewhere;
   more_waits_ = false;
-  ++runs_begun_;
   for (std::size_t i = 0; i < devices_.size(); ++i)
     if (run_device(*devices_[i])) any = true;
+  ++runs_drained_;
   waited_in_device_ = false;
   if (!failing_.empty() && tell_failures()) any = true;
   if (!next_deadline_.is_never() && expire_deadlines()) any = true;
@@ -307,7 +307,7 @@ bool EngineState::expire_deadlines() {
 bool EngineState::tend_wanted() {
   bool any = false;
   for (std::size_t left = tend_soon_.size(); left > 0 && !tend_soon_.empty(); --left, any = true) {
-    if (more_waits_ && runs_begun_ - tend_soon_.front().asked_in < runs_to_hand_out()) break;
+    if (more_waits_ && runs_drained_ - tend_soon_.front().asked_in < runs_to_hand_out()) break;
     if (OperationQueue* const channel = channel_of(tend_soon_.take_front().key)) channel->tend();
   }
   return any;

@@ -106,12 +106,12 @@ class EngineState {
   // This run left completions where they are; whoever sends more holds nothing up for longer than that many runs.
   bool left_completions() const { return more_waits_; }
   std::uint32_t runs_to_hand_out() const;
-  std::uint64_t runs_begun() const { return runs_begun_; }
+  std::uint64_t runs_drained() const { return runs_drained_; }
   // Callbacks run inside a destructor.
   bool is_draining() const { return draining_; }
   // That channel wants Channel::tend() in this run or one after it, behind the completions that are there.
   void tend_soon(std::uint32_t key) {
-    tend_soon_.push_back({key, runs_begun_});
+    tend_soon_.push_back({key, runs_drained_});
     leave_wait();
   }
   // It wants Channel::keep_alive() at another time than it said, and says so again in it; never() is not at all.
@@ -249,7 +249,7 @@ class EngineState {
   std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
   bool more_waits_ = false;          // the last look at a queue ended before it was empty
-  std::uint64_t runs_begun_ = 0;     // nested ones, too
+  std::uint64_t runs_drained_ = 0;   // that handed out all they may; nested ones, too
   OperationList failing_;
   OperationList timed_;
   Instant next_deadline_ = Instant::never();

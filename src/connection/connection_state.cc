@@ -467,9 +467,10 @@ Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
     if (!co_await changed_.wait(deadline)) co_return close_timeout("not over", timeout);
   if (ending_) co_return destroyed();
   if (phase_ == Phase::Broken) co_return status();
-  do  // receives in flight are told, no more of them in a run than the engine hands out
-    co_await detail::Sleep(engine_, engine_.now());
-  while (!ending_ && channel_->receives_in_flight() != 0 && engine_.now() < deadline);
+  // Receives in flight are told, in as many runs as that may take; not those that a callback posts anew.
+  std::uint32_t runs = engine_.runs_to_hand_out();
+  do co_await detail::Sleep(engine_, engine_.now());
+  while (!ending_ && channel_->receives_in_flight() != 0 && runs-- != 0 && engine_.now() < deadline);
   co_return outcome;
 }
 

@@ -38,7 +38,8 @@ void Reconnector::stop() {
 }
 
 void Reconnector::on_failure(std::function<void(const Error&, std::uint32_t, Duration)> handler) {
-  on_failure_ = std::move(handler);
+  using Handler = std::function<void(const Error&, std::uint32_t, Duration)>;
+  on_failure_ = handler ? std::make_shared<Handler>(std::move(handler)) : nullptr;
 }
 
 Duration Reconnector::pause_after(std::uint32_t failures) {
@@ -78,7 +79,7 @@ Result<Connection> Reconnector::connect() {
     const Instant next = engine_.now() + pause;
     if (next >= end) return final_error("gave up, out of time,");
     // It may set another, and must not go down while it runs.
-    if (const auto handler = on_failure_) handler(*last_error_, attempts_, pause);
+    if (const auto handler = on_failure_) (*handler)(*last_error_, attempts_, pause);
     engine_.run_until([this] { return stopped_.load(); }, next);
   }
   const std::string why = last_error_ ? "; the last attempt: " + last_error_->to_string() : "";

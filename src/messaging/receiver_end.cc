@@ -354,8 +354,8 @@ void ReceiverEnd::reap(const Calling& calling) {
     if (!peer.cut_off_ || !peer.started_) continue;
     if (peer.doomed_ && peer.connection_) {
       // What has arrived can be received: it is handed out before the connection goes.
-      if (!peer.doomed_in_) peer.doomed_in_ = engine_.runs_begun();
-      if (engine_.left_completions() && engine_.runs_begun() - *peer.doomed_in_ < engine_.runs_to_hand_out()) {
+      if (!peer.doomed_in_) peer.doomed_in_ = engine_.runs_drained();
+      if (engine_.left_completions() && engine_.runs_drained() - *peer.doomed_in_ < engine_.runs_to_hand_out()) {
         dropping_.make_ready_at(engine_.now());
         continue;
       }

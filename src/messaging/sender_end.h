@@ -232,6 +232,7 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   std::function<void()> on_room_;
   std::shared_ptr<const std::function<void(MessageId)>> on_freed_;
   bool* destroyed_ = nullptr;  // set while users are called
+  bool room_held_by_rate_ = false;        // on_room_ is told when that lets it
   int freed_depth_ = 0, room_depth_ = 0;  // calls of them that stand inside each other
 };
 

@@ -310,12 +310,14 @@ void SenderEnd::call_back(const Calling& calling) {
     if (calling.destroyed_it()) return;
     if (freed_ > told_freed_) touch();
   }
+  room_held_by_rate_ = false;
   if (!on_room_ || room_depth_ == Nested::kMost) return;
   const bool has_room = has_room_for(std::min(refused_bytes_, max_message_bytes()));
   if (state_ == State::Open && !has_room) want_room();
   const bool has_slot = !(wants_slot_ && buffers_.all_taken());
-  const bool may_go = has_room && has_buffer() && has_slot && (!limiter_.is_on() || limiter_.allows(engine_.now()));
-  if (state_ != State::Closed && !(waiting_.empty() && may_go)) return;
+  const bool may_go = has_room && has_buffer() && has_slot;
+  room_held_by_rate_ = may_go && limiter_.is_on() && !limiter_.allows(engine_.now());
+  if (state_ != State::Closed && !(waiting_.empty() && may_go && !room_held_by_rate_)) return;
   const auto f = std::exchange(on_room_, nullptr);
   refused_bytes_ = kNoneRefused;
   touch();
@@ -324,12 +326,15 @@ void SenderEnd::call_back(const Calling& calling) {
   if (!calling.destroyed_it() && on_room_) touch();
 }
 
-// What no completion announces must be looked for, as long as somebody waits for it.
+// What no completion announces must be looked for, as long as somebody waits for it. Whether the limit on their rate
+// holds messages up is what was found when they were refused: it may let them go by now, and nobody else would say so.
 void SenderEnd::look_again() {
   if (state_ == State::Closed || !has_interest()) return;
   if (looks()) return tick_.make_ready_at(engine_.now() + kLookInterval);
-  if (limiter_.is_on() && (!waiting_.empty() || on_room_) && !limiter_.allows(engine_.now()))
-    tick_.make_ready_at(limiter_.next());
+  const bool is_held = waiting_.empty()
+                           ? room_held_by_rate_
+                           : static_cast<Sending&>(waiting_.first()).result_.status == SendStatus::RateLimited;
+  if (limiter_.is_on() && is_held) tick_.make_ready_at(limiter_.next());
 }
 
 }  // namespace verbena::messaging

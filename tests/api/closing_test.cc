@@ -147,6 +147,25 @@ TEST(Close, twice_at_once_both_wait_for_the_end) {
 }
 
 // More than the engine hands out in one run.
+TEST(Close, does_not_wait_for_receives_that_a_callback_posts_anew_for_ever) {
+  Pair pair;
+  Connection near = pair.connect();
+  std::uint64_t told = 0;
+  const auto post = [&] {
+    const ReceiveRequest request{1, {}};
+    static_cast<void>(near.post_receive({&request, 1}));
+  };
+  near.on_completion([&](const Completion&) {
+    ++told;
+    post();
+  });
+  for (int i = 0; i < 8; ++i) post();
+  const Instant begun = pair.engine.now();
+  must(near.close(Duration::seconds(30)));
+  EXPECT_LT(pair.engine.now() - begun, Duration::seconds(20));
+  EXPECT_GE(told, 8u);
+}
+
 TEST(Close, has_told_its_receives_however_many_they_are) {
   Pair pair;
   constexpr std::uint32_t kMany = 3000;

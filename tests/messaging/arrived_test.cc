@@ -249,6 +249,44 @@ TEST(Arrived, completions_are_handed_out_one_after_the_other) {
   EXPECT_EQ(deepest, 1);
 }
 
+// Each of those inside hands out one completion until it is over itself: none of them is a run that counts.
+TEST(Arrived, completions_are_told_before_an_end_though_callbacks_run_the_engine) {
+  Apart ends(Way{{.protocol = Protocol::SendReceive}}, {.max_message_bytes = 64, .depth = 8, .max_senders = 1}, 1);
+  Listener listener = must(Listener::create(ends.there));
+  const ConnectionOptions options{.queues = {.max_send_requests = kVeryMany, .max_receive_requests = kVeryMany}};
+  std::optional<Connection> in, out;
+  listener.on_request([&] {
+    in = must(listener.poll_request()->accept(must(Connection::prepare(ends.there, options))));
+    for (std::uint32_t i = 0; i < kVeryMany; ++i) {
+      const ReceiveRequest request{i, {}};
+      EXPECT_TRUE(in->post_receive({&request, 1}));
+    }
+  });
+  const auto connect = [&]() -> Task<void> {
+    out = must(co_await Connection::async_connect(ends.here, listener.address().to_string(), options));
+  };
+  ends.here.spawn(connect());
+  while (!out || !in || in->phase() != ConnectionPhase::Established) ends.here.run_once(), ends.there.run_once();
+  std::uint32_t told = 0, told_at_end = 0;
+  int depth = 0;
+  bool is_over = false;
+  in->on_completion([&](const Completion& completion) {
+    told += completion.status == CompletionStatus::Success ? 1 : 0;
+    if (depth == 12) return;
+    ++depth;
+    ends.there.run_once();
+    --depth;
+  });
+  in->on_closed([&] { is_over = true, told_at_end = told; });
+  const SendRequest request;
+  for (std::uint32_t i = 0; i < kVeryMany; ++i) EXPECT_TRUE(out->post_send({&request, 1}));
+  for (const Instant end = ends.sending.now() + kQuiet * 4; ends.sending.now() < end;) ends.here.run_once();
+  out.reset();
+  ::usleep(20'000);
+  EXPECT_TRUE(ends.there.run_until([&] { return is_over; }, kPatience));
+  EXPECT_EQ(told_at_end, kVeryMany);
+}
+
 // It says so, and goes: what it said stands behind a thousand other completions.
 TEST_P(ManyArrived, words_of_a_receiver_that_has_everything_end_the_sender_well) {
   if (GetParam().kind.protocol == Protocol::SharedWrite) GTEST_SKIP() << "it has no room for as many at once";

@@ -504,6 +504,24 @@ TEST_P(Waits, who_is_told_of_memory_may_run_the_engine_until_the_rate_allows_mor
   EXPECT_TRUE(ends.engine.run_until(has_room, kPatience));
 }
 
+// Also when its time comes between the refusal and the look at the clock that follows.
+TEST_P(Waits, a_limited_sender_that_waits_each_time_is_served_each_time) {
+  Ends ends(GetParam(), {.max_message_bytes = 100,
+                         .depth = 64,
+                         .max_senders = 1,
+                         .rate = {.messages_per_second = 100'000, .burst = 1}});
+  ends.receiver->on_message([](Message) {});
+  Sender sender = ends.connect(5);
+  const auto text = text_of_message(0, 0, 30);
+  int sent = 0, refused = 0;
+  const auto send = [&]() -> Task<void> {
+    for (int i = 0; i < 5000; ++i) ++(co_await sender.async_send(text, Duration::milliseconds(500)) ? sent : refused);
+  };
+  ends.engine.run(send());
+  EXPECT_EQ(sent, 5000);
+  EXPECT_EQ(refused, 0);
+}
+
 TEST_P(Waits, a_limited_sender_keeps_its_rate_and_waits_for_its_turn) {
   constexpr std::int64_t kInterval = 2'000'000;  // ns between messages
   Ends ends(GetParam(), {.max_message_bytes = 100,

@@ -97,7 +97,7 @@ class [[nodiscard]] Operation {
   // It may submit this operation again, start others, wait for others, and destroy this one as the last thing it does.
   // What it starts on a connection or pool that is being destroyed is refused, and told so; what that starts there in
   // turn is done at once, without f, for it would have no end. f itself must not call on_done() of its operation: it
-  // would destroy itself.
+  // would destroy itself; nor wait for a coroutine that awaits this operation, which goes on behind f.
   template <class F>
   void on_done(F f) {
     static_assert(sizeof(F) <= kCallbackBytes && alignof(F) <= alignof(std::max_align_t),

@@ -58,7 +58,7 @@ class Reconnector {
   const ConnectionOptions options_;
   const RetryPolicy policy_;
   const std::vector<std::byte> private_data_;
-  std::function<void(const Error&, std::uint32_t, Duration)> on_failure_;
+  std::shared_ptr<std::function<void(const Error&, std::uint32_t, Duration)>> on_failure_;
   std::atomic<bool> stopped_{false};
   std::uint32_t attempts_ = 0;
   std::optional<Error> last_error_;
