@@ -236,6 +236,17 @@ class Liar {
     static_cast<void>(post(SendOpcode::FetchAndAdd, memory_.local(kMemory - 8, 8), theirs_.memory.address + place(),
                            theirs_.memory.rkey, 0, 64 * random_.below(random_.chance(0.9) ? 16 : 1u << 31)));
   }
+  // To the place that the last atomic brought, if that was of the tail; and takes the next. It fills its frame.
+  void write_where_reserved() {
+    std::uint64_t at = 0;
+    std::memcpy(&at, memory_.data() + kMemory - 8, 8);
+    if (came_++ != 0)
+      static_cast<void>(post(SendOpcode::RdmaWriteWithImmediate, text(64 + 4 * small()),
+                             theirs_.memory.address + at % kCapacity, theirs_.memory.rkey,
+                             static_cast<std::uint32_t>(at / 64)));
+    static_cast<void>(post(SendOpcode::FetchAndAdd, memory_.local(kMemory - 8, 8),
+                           theirs_.memory.address + frames() + messaging::kSharedTail, theirs_.memory.rkey, 0, 128));
+  }
   void scribble() {
     for (int i = 0; i < 3; ++i) {
       const std::uint64_t it = word();
@@ -261,11 +272,11 @@ class Liar {
         return;
       case Protocol::BufferedWrite:
         if (way_.kind.commit != messaging::Commit::Immediate) return write_frame();
-        [[fallthrough]];
-      case Protocol::SharedWrite:
         static_cast<void>(post(SendOpcode::RdmaWriteWithImmediate, text(bytes), theirs_.memory.address + 128 * came_++,
                                theirs_.memory.rkey, bytes));
         return;
+      case Protocol::SharedWrite:
+        return write_where_reserved();
       case Protocol::BufferedRead: {
         const std::uint64_t first = ring::message_word(bytes), tail = (tail_ += 128);
         std::memcpy(memory_.data() + (tail - 128) % kCapacity, &first, 8);
