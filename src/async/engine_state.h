@@ -241,7 +241,7 @@ class EngineState {
   std::vector<std::uint32_t> free_channels_;
   struct Tend {
     std::uint32_t key = 0;
-    std::uint64_t asked_in = 0;  // the run
+    std::uint64_t asked_in = 0;  // runs drained by then
   };
   Fifo<Tend> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key

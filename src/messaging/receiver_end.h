@@ -60,7 +60,7 @@ class ReceiverPeer {
   bool started_ = false;
   std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   bool doomed_ = false;  // cut off by this end
-  std::optional<std::uint64_t> doomed_in_;  // the run in which it was looked at first since
+  std::optional<std::uint64_t> doomed_in_;  // runs drained when it was looked at first since
   bool fenced_ = false;
   bool told_ = false;
   std::optional<Error> error_;  // why it was cut off; none when it closed

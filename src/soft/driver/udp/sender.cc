@@ -60,7 +60,7 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
 
 // sendto() saves the kernel to fetch what describes the message, which takes it a tenth of a microsecond.
 ssize_t send_one(int fd, const msghdr& message) {
-  if (message.msg_iovlen != 1 || message.msg_controllen != 0) 
+  if (message.msg_iovlen != 1 || message.msg_controllen != 0)
     return system_call(SYS_sendmsg, ::sendmsg, fd, &message, MSG_DONTWAIT);
   const iovec& bytes = message.msg_iov[0];
   return system_call(SYS_sendto, ::sendto, fd, bytes.iov_base, bytes.iov_len, MSG_DONTWAIT,
