@@ -171,17 +171,21 @@ void Channel::check_alive() {
   if (has_keep_alive && next_keep_alive_ > engine_.now() + kLastWords) expect_keep_alive_soon();
 }
 
-void Channel::keep_alive(Instant now) {
-  const bool wants_more = !end_ && options_.keep_alive > Duration{};
-  expect_keep_alive(wants_more ? now + options_.keep_alive : Instant::never());
-  if (end_) return;
+// Each channel keeps its own time, however late it is looked at: together they would be too many at once.
+bool Channel::keep_alive(Instant now) {
+  const Duration every = options_.keep_alive;
+  const std::int64_t missed = every > Duration{} ? (now - next_keep_alive_).ns / every.ns : 0;
+  const bool wants_more = !end_ && every > Duration{};
+  expect_keep_alive(wants_more ? next_keep_alive_ + every * (missed + 1) : Instant::never());
+  if (end_) return false;
   const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
   heard_ = false;
-  if (!silent) return;
+  if (!silent) return false;
   SendRequest request;
   request.id = id_of(kKeepAlive);
   request.opcode = SendOpcode::RdmaWrite;
   keep_alive_out_ = static_cast<bool>(ops_->post_send({&request, 1}));
+  return true;
 }
 
 void Channel::complete_keep_alive(const Completion& completion) {

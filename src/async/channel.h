@@ -54,6 +54,8 @@ class Channel final : public OperationQueue, private EventHandler {
 
   // The peer is there, or shall be after `grace`: keep-alives begin.
   void set_connected(Duration grace = {});
+  // Whether READs and atomics may be under way at all, as both sides agreed.
+  void allow_fetches(bool may) { may_fetch_ = may; }
   // Operations end and begin no more. `reason` is what they are told; the first one stays.
   enum class End : std::uint8_t {
     Closed,      // asked for here
@@ -94,7 +96,7 @@ class Channel final : public OperationQueue, private EventHandler {
   bool completes_in(const CompletionShard& shard) const override;
   void handle_completion(const Completion& completion) override;
   void tend() override;
-  void keep_alive(Instant now) override;
+  bool keep_alive(Instant now) override;
 
  private:
   Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner);
@@ -146,6 +148,7 @@ class Channel final : public OperationQueue, private EventHandler {
   LKey cells_key_;
   bool cells_registered_ = false;
 
+  bool may_fetch_ = true;
   std::optional<End> end_;
   std::unique_ptr<Error> reason_;
   std::unique_ptr<Error> reported_;  // an event said so; a completion may still know better

@@ -46,6 +46,10 @@ OperationQueue::Refusal Channel::refusal(const Operation& operation) const {
   if (one_sided && needs > r.remote_length)
     return refuse(ErrorCode::InvalidArgument, subject(operation) + ": the remote memory named is only " +
                                                   std::to_string(r.remote_length) + " bytes long");
+  if (one_sided && r.opcode >= SendOpcode::RdmaRead && !may_fetch_)
+    return refuse(ErrorCode::InvalidArgument,
+                  subject(operation) + ": this connection carries no READs and atomics, as max_rd_atomic here or "
+                                       "max_dest_rd_atomic there is 0");
   if (one_sided && is_atomic(r.opcode) && r.remote_address % 8 != 0)
     return refuse(ErrorCode::InvalidArgument, subject(operation) + ": the remote address is not a multiple of 8");
   return {};

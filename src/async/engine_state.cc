@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "async/operation_queue.h"
 #include "base/assert.h"
 
@@ -69,6 +71,11 @@ EngineState::~EngineState() {
     const Task<void> task = std::move(spawned_.front().task);
     spawned_.pop_front();
   }
+  const auto has_channel = [](const Entry& entry) { return entry.channel != nullptr; };
+  VERBENA_REQUIRE(std::none_of(channels_.begin(), channels_.end(), has_channel),
+                  "destroys a ProgressEngine before a Connection or ReceivePool, or what has one, made with it");
+  for (const auto& device : devices_)
+    VERBENA_REQUIRE(device->listeners.empty(), "destroys a ProgressEngine before a Listener that was made with it");
   devices_.clear();
   for (const int fd : {epoll_fd_, wake_fd_, timer_fd_})
     if (fd >= 0) ::close(fd);
@@ -132,8 +139,7 @@ void EngineState::dispatch(AttachedDevice& device, const provider::Event& event)
       break;
     case Kind::ConnectRequest:
       if (call(device.listeners, static_cast<std::uint64_t>(event.listener))) break;
-      // The listener is gone, and nobody else answers.
-      static_cast<void>(device.context().reject(event.connection, {}));
+      // The listener is gone, as it is told.
       static_cast<void>(device.context().destroy_connection(event.connection));
       break;
     default:
@@ -206,6 +212,13 @@ bool EngineState::run_once() {
   if (!keep_alives_.empty() && keep_alive_due()) any = true;
   if (resume_due()) any = true;
   active_ = active_ || any;
+  return any;
+}
+
+bool EngineState::run_for_program() {
+  KeepWaited kept(*this);
+  const bool any = run_once();
+  if (!any) kept.give_back();
   return any;
 }
 
@@ -325,12 +338,18 @@ void EngineState::move_keep_alive(Instant from, Instant to, std::uint32_t key) {
   leave_wait();
 }
 
+// After a while without turns all are due at once: more of them than a socket holds would be lost, and again when they
+// are repeated.
 bool EngineState::keep_alive_due() {
+  constexpr int kMost = 64;
+  constexpr Duration kPause = Duration::milliseconds(1);
   const Instant current = now();
   bool any = false;
-  while (next_keep_alive() <= current) {
-    channel_of(keep_alives_.begin()->second)->keep_alive(current);
-    any = true;
+  for (int sent = 0; next_keep_alive() <= current; any = true) {
+    if (sent == kMost)
+      keep_alives_from_ = current + kPause;
+    else if (channel_of(keep_alives_.begin()->second)->keep_alive(current))
+      ++sent;
   }
   return any;
 }

@@ -87,6 +87,8 @@ class EngineState {
   AttachedDevice* find(Device* device);
 
   bool run_once();
+  // The same for who may stand in a handler of a loop that waits for fd().
+  bool run_for_program();
   // Of all devices; see provider::Context.
   void gather_posts(bool on) {
     for (const auto& device : devices_) device->context().gather_posts(on);
@@ -117,6 +119,22 @@ class EngineState {
   // It wants Channel::keep_alive() at another time than it said, and says so again in it; never() is not at all.
   // From time to time it allocates nothing.
   void move_keep_alive(Instant from, Instant to, std::uint32_t key);
+
+  // ---- For what calls its user, who may run the engine, which then calls inside. Of more than that many inside each
+  // other none begins: a stack is finite. `tick` goes on when one of them has returned.
+  bool may_call(detail::Resumption& tick) {
+    constexpr int kMost = 1024;
+    if (calls_ < kMost) return true;
+    held_.push_back(tick);
+    return false;
+  }
+  void begin_call() { ++calls_; }
+  void end_call() {
+    for (--calls_; !held_.empty();) held_.first().make_ready();
+  }
+  // The program's, wherever it was moved to.
+  ProgressEngine& owner() { return *owner_; }
+  void set_owner(ProgressEngine& owner) { owner_ = &owner; }
 
   // ---- For operations.
   void fail_later(Operation& operation);      // told by the next run_once()
@@ -192,6 +210,8 @@ class EngineState {
       engine_.outside_ = Outside::Woken;
       engine_.wake();
     }
+    // It took nothing away.
+    void give_back() { engine_.outside_ = before_; }
     KeepWaited(const KeepWaited&) = delete;
     KeepWaited& operator=(const KeepWaited&) = delete;
 
@@ -217,7 +237,7 @@ class EngineState {
   bool tend_wanted();
   bool keep_alive_due();
   Instant next_keep_alive() const {
-    return keep_alives_.empty() ? Instant::never() : keep_alives_.begin()->first;
+    return keep_alives_.empty() ? Instant::never() : std::max(keep_alives_.begin()->first, keep_alives_from_);
   }
   Instant next_due() const {
     return std::min({next_deadline_, next_keep_alive(), resumptions_.next_due()});
@@ -245,6 +265,7 @@ class EngineState {
   };
   Fifo<Tend> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
+  Instant keep_alives_from_;  // none before
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;
@@ -257,6 +278,9 @@ class EngineState {
   std::uint32_t runs_ = 0;
   Instant last_activity_;
   detail::Resumptions resumptions_;
+  detail::ResumptionList held_;
+  int calls_ = 0;
+  ProgressEngine* owner_ = nullptr;
   std::list<Spawned> spawned_;
   bool draining_ = false;  // a destructor waits
   Outside outside_ = Outside::Elsewhere;

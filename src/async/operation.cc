@@ -66,8 +66,8 @@ void Operation::settle() {
   if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
 }
 
-// While the callback runs, which may start the operation once more, run the engine, throw, and destroy *this: an
-// awaiter goes on behind it, when the operation is done for good.
+// While the callback runs, which may start the operation once more, run the engine, throw, and destroy *this; or while
+// somebody waits, and a callback may. An awaiter goes on behind it, when the operation is done for good.
 class Operation::Calling {
  public:
   explicit Calling(Operation& operation)
@@ -83,6 +83,7 @@ class Operation::Calling {
     const bool over = outer_ == nullptr && operation_.done();
     if (over && operation_.awaiter_ != nullptr) operation_.awaiter_->resumption_.make_ready();
   }
+  bool destroyed_it() const { return destroyed_; }
 
  private:
   Operation& operation_;
@@ -141,7 +142,11 @@ const Error* Operation::error() const {
 Result<OperationOutcome> Operation::wait() {
   if (state_ == State::Idle)
     return Error(ErrorCode::WrongState, "wait for an operation that was never started");
-  if (!done()) queue_->engine().run_until([this] { return done(); });
+  if (done()) return result();
+  const Calling calling(*this);
+  queue_->engine().run_until([&] { return calling.destroyed_it() || done(); });
+  if (calling.destroyed_it())
+    return Error(ErrorCode::Cancelled, "wait for an operation: a callback destroyed it meanwhile");
   return result();
 }
 

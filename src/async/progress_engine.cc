@@ -6,8 +6,16 @@
 namespace verbena {
 
 ProgressEngine::ProgressEngine(std::unique_ptr<EngineState> state) : state_(std::move(state)) {}
-ProgressEngine::ProgressEngine(ProgressEngine&& other) noexcept = default;
-ProgressEngine& ProgressEngine::operator=(ProgressEngine&& other) noexcept = default;
+ProgressEngine::ProgressEngine(ProgressEngine&& other) noexcept : state_(std::move(other.state_)) { settle(); }
+ProgressEngine& ProgressEngine::operator=(ProgressEngine&& other) noexcept {
+  state_ = std::move(other.state_);
+  settle();
+  return *this;
+}
+// What was made with it finds it where it is now, to begin with where create() put it.
+void ProgressEngine::settle() {
+  if (!(state_ == nullptr)) state_->set_owner(*this);
+}
 ProgressEngine::~ProgressEngine() = default;
 
 Result<ProgressEngine> ProgressEngine::create(Device& device, const EngineOptions& options) {
@@ -19,7 +27,7 @@ Result<ProgressEngine> ProgressEngine::create(Device& device, const EngineOption
 }
 
 Result<void> ProgressEngine::add(Device& device) { return state_->add(device); }
-bool ProgressEngine::run_once() { return state_->run_once(); }
+bool ProgressEngine::run_once() { return state_->run_for_program(); }
 bool ProgressEngine::run_asking(bool (*ask)(const void*), const void* by, Instant deadline) {
   return state_->run_until([=] { return ask(by); }, deadline);
 }

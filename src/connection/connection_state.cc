@@ -135,6 +135,8 @@ void ConnectionState::drop_id() {
 
 Result<void> ConnectionState::check_reachable(const Gid& remote) const {
   const Gid& own = device_.info().address;
+  if (!wire_bytes::is_address_of_a_host(remote))
+    return Error(ErrorCode::InvalidArgument, "connect to " + peer_.to_string() + ": that is no address of a host");
   if (own.is_ipv4() != remote.is_ipv4())
     return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() + ": the device has the address " +
                                              own.to_string() + ", which is of the other IP version");
@@ -268,6 +270,7 @@ Result<void> ConnectionState::bring_up(Psn expected, Psn first) {
   ReliabilityOptions reliability = options_.reliability;
   reliability.max_rd_atomic = std::min(reliability.max_rd_atomic, p.initiator_depth);
   reliability.max_dest_rd_atomic = std::min(reliability.max_dest_rd_atomic, p.responder_resources);
+  channel_->allow_fetches(reliability.max_rd_atomic != 0);
   const Qpn qpn = channel_->qpn();
   constexpr auto kType = QueuePairType::ReliableConnected;
   if (auto ok = queue_pair_steps::to_rtr(

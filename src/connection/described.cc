@@ -9,6 +9,7 @@
 namespace verbena {
 
 std::string ConnectionState::peer_name() const {
+  if (peer_.host.empty()) return "no peer yet";
   if (!described_) return peer_.to_string();
   return peer_.host + " queue pair " + describe::qpn(parameters_.remote_qpn);
 }

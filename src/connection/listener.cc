@@ -10,6 +10,8 @@
 
 namespace verbena {
 
+class ListenerState;
+
 // A request of a peer, from its arrival to its answer.
 struct PendingRequest final : EventHandler {
   PendingRequest(EngineState& its_engine, AttachedDevice& its_device, const provider::Event& event)
@@ -18,17 +20,17 @@ struct PendingRequest final : EventHandler {
     if (auto parameters = device.context().connection_parameters(id))
       peer = {parameters->remote.to_string(), parameters->port};
   }
+  // The peer that has no answer yet is told no; or, when the listener has gone, that nobody listens, and tries again.
   ~PendingRequest() override {
     if (spent) return;
     device.connections.erase(static_cast<std::uint64_t>(id));
-    if (!gone) static_cast<void>(device.context().reject(id, {}));
     static_cast<void>(device.context().destroy_connection(id));
   }
   PendingRequest(const PendingRequest&) = delete;
   PendingRequest& operator=(const PendingRequest&) = delete;
 
-  // Whatever happens before the answer: the peer does not wait for it any more.
-  void handle_event(const provider::Event&) override { gone = true; }
+  // Whatever happens before the answer: the peer does not wait for it any more. May destroy this.
+  void handle_event(const provider::Event&) override;
 
   // What an answer needs to be true; null when it is.
   std::unique_ptr<Error> obstacle(const char* verb) const {
@@ -45,6 +47,7 @@ struct PendingRequest final : EventHandler {
   const provider::ConnectionId id;
   const std::vector<std::byte> private_data;
   Endpoint peer;
+  ListenerState* waits_in = nullptr;  // until the program takes it
   bool gone = false;
   bool spent = false;
 };
@@ -70,18 +73,22 @@ class ListenerState final : public EventHandler {
 
   void handle_event(const provider::Event& event) override {
     waiting_.push_back(std::make_unique<PendingRequest>(engine_, device_, event));
+    waiting_.back()->waits_in = this;
     arrived_.notify();
     // The callback may destroy this listener: it must not go down with it while it runs.
     if (const auto callback = on_request) callback();
   }
 
   std::unique_ptr<PendingRequest> next() {
-    while (!waiting_.empty()) {
-      std::unique_ptr<PendingRequest> first = std::move(waiting_.front());
-      waiting_.pop_front();
-      if (!first->gone) return first;
-    }
-    return nullptr;
+    if (waiting_.empty()) return nullptr;
+    std::unique_ptr<PendingRequest> first = std::move(waiting_.front());
+    waiting_.pop_front();
+    first->waits_in = nullptr;
+    return first;
+  }
+  // The backlog counts it no more, so it takes no place of those that come.
+  void drop(const PendingRequest& gone) {
+    std::erase_if(waiting_, [&gone](const auto& pending) { return pending.get() == &gone; });
   }
 
   // `self` is this, which lives as long as the task.
@@ -105,6 +112,11 @@ class ListenerState final : public EventHandler {
   Changes arrived_;
   std::optional<Error> ended_;  // the listener is gone
 };
+
+void PendingRequest::handle_event(const provider::Event&) {
+  gone = true;
+  if (waits_in != nullptr) waits_in->drop(*this);
+}
 
 // ---- ConnectionRequest.
 

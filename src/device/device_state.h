@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/assert.h"
 #include "device/environment.h"
 #include "provider/provider.h"
 #include "verbena/device/protection_domain.h"
@@ -15,6 +16,9 @@ namespace verbena {
 class DeviceState {
  public:
   explicit DeviceState(std::unique_ptr<provider::Context> opened) : context_(std::move(opened)) {}
+  ~DeviceState() {
+    VERBENA_REQUIRE(!has_engine.load(), "destroys a Device before the ProgressEngine that it is attached to");
+  }
 
   provider::Context& context() { return *context_; }
   // Set once, when the device is opened.

@@ -66,6 +66,8 @@ Result<void> QueuePair::to_rtr(const QueuePairAddress& peer, const ReliabilityOp
   if (marks.flow_label > kMaxFlowLabel)
     return Error(ErrorCode::InvalidArgument, "connect a queue pair: flow label " + std::to_string(marks.flow_label) +
                                                  ", at most " + std::to_string(kMaxFlowLabel));
+  if (const std::string wrong = wire_bytes::impossible_field(peer); !wrong.empty())
+    return Error(ErrorCode::InvalidArgument, "connect a queue pair: " + wrong);
   const std::uint32_t mtu = peer.mtu == 0 ? address_.mtu : std::min(address_.mtu, peer.mtu);
   return queue_pair_steps::to_rtr(*context_, qpn_, type_,
                                   {peer.gid, peer.qpn, peer.psn, mtu, marks.traffic_class, marks.flow_label}, options);

@@ -28,12 +28,6 @@ T load(const std::byte* p) {
 
 constexpr std::byte kVersion{1};
 
-// No group, nobody, nor what is reserved: 0/8, 224/4, 240/4; ::, ff00::/8.
-bool is_address_of_a_host(const Gid& gid) {
-  const auto& b = gid.bytes;
-  return gid.is_ipv4() ? b[12] != 0 && b[12] < 224 : !gid.is_zero() && b[0] != 0xff;
-}
-
 std::uint16_t crc16(std::span<const std::byte> bytes) {
   std::uint32_t crc = 0xffff;
   for (const std::byte b : bytes) {
@@ -88,6 +82,11 @@ Result<QueuePairAddress> load_address(const std::byte* p, const char* name) {
   if (psn > Psn::kMask) wrong = "first PSN " + std::to_string(psn) + " has more than 24 bits";
   if (!wrong.empty()) return Error(ErrorCode::CorruptData, std::string(name) + " from bytes: its " + wrong);
   return out;
+}
+
+bool is_address_of_a_host(const Gid& gid) {
+  const auto& b = gid.bytes;
+  return gid.is_ipv4() ? b[12] != 0 && b[12] < 224 : !gid.is_zero() && b[0] != 0xff;
 }
 
 bool is_path_mtu(std::uint32_t bytes) { return std::has_single_bit(bytes) && bytes >= 256 && bytes <= 4096; }

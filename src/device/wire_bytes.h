@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "verbena/base/gid.h"
 #include "verbena/base/result.h"
 
 namespace verbena {
@@ -35,6 +36,8 @@ void store_address(std::byte* p, const QueuePairAddress& address);
 // An MTU of 0, which is not told, passes. Errors: CorruptData (a field has a value that no queue pair has).
 Result<QueuePairAddress> load_address(const std::byte* p, const char* name);
 bool is_path_mtu(std::uint32_t bytes);
+// No group, nobody, nor what is reserved: 0/8, 224/4, 240/4; ::, ff00::/8.
+bool is_address_of_a_host(const Gid& gid);
 // The field that no queue pair to be connected to can have, and its value; empty when all are fine. An MTU of 0 passes.
 std::string impossible_field(const QueuePairAddress& address);
 

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <limits>
 
+#include "async/engine_state.h"
 #include "test_pair.h"
 #include "verbena/testing/virtual_network.h"
 
@@ -160,6 +161,66 @@ TEST(Retry, a_server_that_comes_late_is_met) {
     EXPECT_GE(pauses[i], Duration::microseconds(500) * (1 << i));
     EXPECT_LE(pauses[i], Duration::milliseconds(1) * (1 << i));
   }
+}
+
+// Nobody there said no: the request waited when the listener went.
+TEST(Retry, outlasts_a_server_that_goes_while_the_request_waits) {
+  test::Pair pair;
+  const std::string address = pair.listener->address().to_string();
+  const std::uint16_t port = pair.listener->port();
+  std::vector<Connection> accepted;
+  pair.listener->on_request([&] {
+    pair.engine.spawn([](test::Pair& p, std::uint16_t at, std::vector<Connection>& all) -> Task<void> {
+      p.listener.reset();
+      co_await p.engine.sleep(Duration::milliseconds(5));
+      p.listener.emplace(must(Listener::create(p.engine, {.port = at, .device = &p.server})));
+      p.listener->on_request([&] { all.push_back(must(p.listener->poll_request()->accept())); });
+    }(pair, port, accepted));
+  });
+  RetryPolicy policy;
+  policy.first_pause = Duration::milliseconds(10);
+  Reconnector reconnector(pair.engine, address, {}, policy);
+  const Connection near = must(reconnector.connect());
+  EXPECT_GE(reconnector.attempts(), 2u);
+  EXPECT_EQ(accepted.size(), 1u);
+}
+
+// They take no place of those that come, however many they are.
+TEST(Listening, requests_that_were_given_up_are_let_go) {
+  test::Pair pair;
+  int asked = 0;
+  pair.listener->on_request([&] { ++asked; });
+  AttachedDevice& there = *pair.engine.state().find(&pair.server);
+  for (int round = 1; round <= 5; ++round) {
+    ConnectionOptions options;
+    options.connect_timeout = Duration::milliseconds(20);
+    const std::string address = pair.listener->address().to_string();
+    while (asked != round) EXPECT_FALSE(Connection::connect(pair.engine, address, options));
+    EXPECT_TRUE(pair.engine.run_until([&] { return there.connections.empty(); }, Duration::seconds(10)));
+  }
+  EXPECT_FALSE(pair.listener->poll_request());
+}
+
+TEST(Connecting, to_what_is_no_address_of_a_host_fails_at_once) {
+  test::Pair pair;
+  for (const char* address : {"0.0.0.0:7471", "224.0.0.1:9", "0.1.2.3:4", "255.255.255.255:9"})
+    expect_error(Connection::connect(pair.engine, address), ErrorCode::InvalidArgument, address,
+                 "no address of a host");
+}
+
+TEST(Connecting, a_queue_pair_to_what_none_can_have_is_refused) {
+  test::Pair pair;
+  CompletionQueue completions = must(pair.client.create_completion_queue(16));
+  const auto refusal = [&](auto change) {
+    QueuePair queues = must(pair.client.create_queue_pair(completions));
+    QueuePairAddress peer = queues.address();
+    change(peer);
+    return queues.connect(peer);
+  };
+  expect_error(refusal([](QueuePairAddress& peer) { peer.gid = Gid::from_ipv4(224, 0, 0, 1); }),
+               ErrorCode::InvalidArgument, "GID 224.0.0.1");
+  expect_error(refusal([](QueuePairAddress& peer) { peer.qpn = Qpn{1}; }), ErrorCode::InvalidArgument, "number 1 ");
+  must(refusal([](QueuePairAddress&) {}));
 }
 
 TEST(Retry, ends_where_the_policy_says_and_tells_why_the_last_attempt_failed) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -97,6 +98,61 @@ TEST(EngineWait, what_is_begun_meanwhile_is_told_by_the_descriptor) {
   EXPECT_TRUE(far.send(outbox.local(0, 8)).wait(Duration::seconds(10)));
   EXPECT_TRUE(is_readable(engine, 10'000));
   EXPECT_TRUE(engine.run_until([&] { return receive.done(); }, Duration::seconds(10)));
+}
+
+// What stands between two turns of a loop that waits for fd().
+void expect_woken_by_what_begins(ProgressEngine& engine, const std::function<void()>& handler) {
+  for (int round = 0; round < 3; ++round) {
+    do rest(engine);
+    while (!engine.prepare_wait());
+    handler();
+    bool begun = false;
+    engine.spawn([](bool& flag) -> Task<void> {
+      flag = true;
+      co_return;
+    }(begun));
+    EXPECT_TRUE(is_readable(engine, 5000)) << round;
+    rest(engine);
+    EXPECT_TRUE(begun);
+  }
+}
+
+TEST(EngineWait, a_handler_that_runs_the_engine_leaves_the_loop_its_wake_up) {
+  test::Pair pair;
+  expect_woken_by_what_begins(pair.engine, [&] { pair.engine.run_once(); });
+  expect_woken_by_what_begins(pair.engine, [&] {
+    bool ran = false;
+    pair.engine.spawn([](bool& flag) -> Task<void> {
+      flag = true;
+      co_return;
+    }(ran));
+    EXPECT_TRUE(pair.engine.run_once());
+    EXPECT_TRUE(ran);
+  });
+}
+
+TEST(EngineWait, a_handler_that_looks_for_a_message_leaves_the_loop_its_wake_up) {
+  test::Pair pair;
+  auto receiver = must(messaging::Receiver::create(pair.engine, {.kind = {messaging::Protocol::SendReceive}}));
+  expect_woken_by_what_begins(pair.engine, [&] { EXPECT_FALSE(receiver.try_receive()); });
+}
+
+// The queues that asked for an event are to be asked again.
+TEST(EngineWait, what_comes_after_a_handler_ran_the_engine_wakes_the_loop) {
+  test::Pair pair;
+  Connection near = pair.connect();
+  const MemoryRegion from = must(pair.client.allocate_memory(64)), to = must(pair.server.allocate_memory(64));
+  Operation receive, first, second;
+  pair.far_end().receive(receive, to.local());
+  do rest(pair.engine);
+  while (!pair.engine.prepare_wait());
+  near.send(first, from.local());
+  while (!receive.done()) pair.engine.run_once();
+  EXPECT_TRUE(is_readable(pair.engine, 5000));
+  do rest(pair.engine);
+  while (!pair.engine.prepare_wait());
+  near.write(second, from.local(), to.remote());
+  EXPECT_TRUE(is_readable(pair.engine, 5000));
 }
 
 class Unserved : public ::testing::TestWithParam<int> {};

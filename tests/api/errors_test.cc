@@ -137,7 +137,7 @@ TEST(Connecting, a_callback_may_destroy_the_listener_that_waits_for_a_peer) {
       expect_error(listener->wait_request(Duration::seconds(60)), ErrorCode::Cancelled, "was destroyed");
     EXPECT_FALSE(listener);
     EXPECT_TRUE(pair.engine.run_until([&] { return error.has_value(); }, Duration::seconds(60)));
-    expect_error(*error, ErrorCode::Rejected);
+    expect_error(*error, ErrorCode::ConnectionRefused);
   }
 }
 
@@ -150,7 +150,7 @@ TEST(Connecting, another_listener_may_take_the_place_of_the_one_that_waits_for_a
   Connection nobody = must(Connection::prepare(pair.engine));
   Task<Result<void>> asking = nobody.async_connect_to(listener.address().to_string());
   const auto [asked, waited] = pair.engine.run(when_all(std::move(asking), listener.async_accept()));
-  expect_error(asked, ErrorCode::Rejected);
+  expect_error(asked, ErrorCode::ConnectionRefused);
   expect_error(waited, ErrorCode::Cancelled, "was destroyed");
   EXPECT_EQ(listener.address().to_string(), place);
 }

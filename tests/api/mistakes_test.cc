@@ -39,6 +39,39 @@ TEST(Mistakes, an_operation_is_submitted_when_its_connection_is_gone) {
   must(other.write(operation, memory.local(), there.remote()).wait());
 }
 
+TEST(Mistakes, an_operation_that_is_waited_for_is_destroyed_by_its_callback) {
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64)), there = must(pair.server.allocate_memory(64));
+  Connection connection = pair.connect();
+  auto operation = std::make_unique<Operation>();
+  operation->on_done([&](Operation&) { operation.reset(); });
+  connection.write(*operation, memory.local(), there.remote());
+  expect_error(operation->wait(), ErrorCode::Cancelled, "destroyed");
+  EXPECT_EQ(operation, nullptr);
+}
+
+// It would break the connection.
+TEST(Mistakes, a_read_where_a_side_allows_none_is_refused) {
+  for (const bool here : {true, false}) {
+    Pair pair;
+    ConnectionOptions options;
+    (here ? options : pair.server_options).reliability.max_rd_atomic = 0;
+    (here ? options : pair.server_options).reliability.max_dest_rd_atomic = 0;
+    const MemoryRegion memory = must(pair.client.allocate_memory(64)), there = must(pair.server.allocate_memory(64));
+    Connection near = pair.connect(options);
+    expect_error(near.read(memory.local(), there.remote()).wait(), ErrorCode::InvalidArgument, "max_rd_atomic");
+    expect_error(near.fetch_and_add(there.remote(), 1).wait(), ErrorCode::InvalidArgument, "max_rd_atomic");
+    must(near.write(memory.local(), there.remote()).wait());
+  }
+}
+
+TEST(Mistakes, an_operation_on_a_connection_without_a_peer_says_so) {
+  Pair pair;
+  const MemoryRegion memory = must(pair.client.allocate_memory(64));
+  Connection prepared = must(Connection::prepare(pair.engine));
+  expect_error(prepared.send(memory.local()).wait(), ErrorCode::WrongState, "no peer yet");
+}
+
 TEST(Mistakes, an_operation_outlives_its_engine_and_device) {
   Operation operation;
   {
@@ -153,6 +186,25 @@ TEST(Mistakes, a_path_mtu_that_no_path_has_is_refused_and_one_above_the_devices_
   const auto bytes = must(connection.describe()).to_bytes();
   EXPECT_EQ(must(ConnectionDescription::from_bytes(bytes)).address.mtu,
             std::min(4096u, pair.client.info().active_mtu));
+}
+
+TEST(Mistakes, what_goes_before_what_was_made_with_it_says_so) {
+  auto device = std::make_unique<Device>(must(Device::open()));
+  auto engine = std::make_unique<ProgressEngine>(must(ProgressEngine::create(*device)));
+  EXPECT_DEATH(device.reset(), "destroys a Device before the ProgressEngine");
+  {
+    const Connection connection = must(Connection::prepare(*engine));
+    EXPECT_DEATH(engine.reset(), "destroys a ProgressEngine before a Connection");
+  }
+  {
+    const ReceivePool pool = must(ReceivePool::create(*engine));
+    EXPECT_DEATH(engine.reset(), "destroys a ProgressEngine before a Connection or ReceivePool");
+  }
+  {
+    const Listener listener = must(Listener::create(*engine));
+    EXPECT_DEATH(engine.reset(), "destroys a ProgressEngine before a Listener");
+  }
+  engine.reset();
 }
 
 // A registration names addresses, but those of a program that made a mistake stand for nothing.

@@ -167,7 +167,7 @@ TEST(Threads, a_client_that_calls_early_meets_a_server_that_starts_late) {
   server.join();
 }
 
-TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_rejected) {
+TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_refused) {
   Device server = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(server));
   std::optional<Listener> listener = must(Listener::create(engine));
@@ -176,7 +176,7 @@ TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_rejected) {
   std::thread client([&] {
     Device device = must(Device::open());
     ProgressEngine its_engine = must(ProgressEngine::create(device));
-    test::expect_error(Connection::connect(its_engine, address, patient()), ErrorCode::Rejected);
+    test::expect_error(Connection::connect(its_engine, address, patient()), ErrorCode::ConnectionRefused);
     over = true;
     engine.wake();
   });

@@ -491,5 +491,48 @@ TEST(VirtualNetwork, it_may_be_moved) {
   EXPECT_EQ(second.seed(), 18u);
 }
 
+std::uint64_t packets_of(const VirtualHost& host) {
+  for (const NamedCounter& counter : host.device().counters())
+    if (counter.name == "sent_pkts") return counter.value;
+  return 0;
+}
+
+// All are due at once then, and would be lost at once, and again when they are repeated.
+TEST(VirtualNetwork, keep_alives_of_a_host_that_stood_still_leave_by_portions) {
+  VirtualNetwork network = network_of(11);
+  const VirtualHost server = must(network.add_host());
+  VirtualHost client = must(network.add_host());
+  constexpr std::size_t kConnections = 300;
+  std::vector<Connection> accepted, made;
+  Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  listener.on_request([&] { accepted.push_back(must(listener.poll_request()->accept({.keep_alive = {}}))); });
+  const auto connect_all = [&]() -> Task<void> {
+    for (std::size_t i = 0; i < kConnections; ++i)
+      made.push_back(must(co_await Connection::async_connect(client.engine(), kServer,
+                                                             {.keep_alive = Duration::milliseconds(200)})));
+  };
+  const auto stand_still = [&]() -> Task<void> {
+    client.pause();
+    co_await server.engine().sleep(Duration::seconds(1));
+    client.resume();
+  };
+  std::uint64_t sent = 0, most = 0;
+  const auto watch = [&]() -> Task<void> {
+    for (int ms = 0; ms < 500; ++ms) {
+      const std::uint64_t before = packets_of(client);
+      co_await server.engine().sleep(Duration::milliseconds(1));
+      const std::uint64_t now = packets_of(client) - before;
+      sent += now;
+      most = std::max(most, now);
+    }
+  };
+  must(network.run(client, connect_all()));
+  must(network.run(server, stand_still()));
+  must(network.run(server, watch()));
+  EXPECT_GE(sent, kConnections);
+  EXPECT_LE(most, 80u);
+  for (const Connection& connection : made) EXPECT_EQ(connection.phase(), ConnectionPhase::Established);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -48,7 +48,7 @@ class ProgressEngine {
   Result<void> add(Device& device);
 
   // Drives every device once, finishes what completed, runs its callbacks. Never blocks; true when anything happened.
-  // May be called from a callback.
+  // May be called from a callback, and from a handler of a loop that waits for fd().
   bool run_once();
   // Runs until done() holds or `deadline` has come, waiting in between as the options say. Returns done(). May be
   // called from a callback, and from a handler of a loop that waits for fd().
@@ -75,7 +75,8 @@ class ProgressEngine {
 
   // ---- Waiting.
   // Blocks, in the way the options say, until there may be work for run_once(), wake() was called or `until` has come.
-  // It may return early.
+  // It may return early. Not for handlers of a loop that waits for fd(), whose wake-up it could take: there is
+  // run_until().
   void wait(Instant until);
   // Makes the present or next wait() return. Any thread, and signal handlers.
   void wake();
@@ -117,6 +118,7 @@ class ProgressEngine {
   explicit ProgressEngine(std::unique_ptr<EngineState> state);
   void drive(const detail::Child& task, detail::Join& end);
   bool run_asking(bool (*ask)(const void*), const void* by, Instant deadline);
+  void settle();
   detail::Inner<std::unique_ptr<EngineState>, "ProgressEngine"> state_;
 };
 

@@ -168,6 +168,16 @@ TEST(ConnectionManager, a_DREQ_before_confirm_is_a_failed_connect) {
   EXPECT_FALSE(w.client.manager.confirm(w.now, w.active).has_value());
 }
 
+// Who never said no.
+TEST(ConnectionManager, a_request_that_is_destroyed_behind_its_listener_meets_no_service) {
+  World w;
+  w.request();
+  ASSERT_TRUE(w.server.manager.stop_listening(w.now, w.listener).has_value());
+  ASSERT_TRUE(w.server.manager.destroy(w.now, w.passive).has_value());
+  EXPECT_EQ(read<wire::CmRej>(w.one(w.server)).reason, RejectReason::InvalidServiceId);
+  EXPECT_EQ(w.server.manager.counters().cm_rej_no_listener, 1u);
+}
+
 TEST(ConnectionManager, destroying_a_live_connection_tears_it_down) {
   World w;
   w.establish();

@@ -73,10 +73,7 @@ Result<void> Manager::stop_listening(Instant now, ListenerId id) {
   std::vector<Connection*> unseen;
   for (const auto& [number_, c] : table_.all())
     if (c->listener == id && is_pending(*c) && !c->announced) unseen.push_back(c.get());
-  for (Connection* c : unseen) {
-    ++counters_.cm_rej_no_listener;
-    send_reject(now, *c, {}, RejectReason::InvalidServiceId);
-  }
+  for (Connection* c : unseen) turn_away(now, *c);
   return {};
 }
 
@@ -206,6 +203,13 @@ Result<void> Manager::disconnect(Instant now, ConnectionId id) {
   return {};
 }
 
+// By whom it belongs to, without an answer. Where its listener has gone, nobody there said no.
+void Manager::turn_away(Instant now, Connection& c) {
+  const bool unheard = is_pending(c) && !ports_.contains(c.listener.value);
+  ++(unheard ? counters_.cm_rej_no_listener : counters_.cm_rej_consumer);
+  send_reject(now, c, {}, unheard ? RejectReason::InvalidServiceId : RejectReason::Consumer);
+}
+
 Result<void> Manager::destroy(Instant now, ConnectionId id) {
   auto found = owned(id, "destroy");
   if (!found) return found.error();
@@ -224,8 +228,7 @@ Result<void> Manager::destroy(Instant now, ConnectionId id) {
     case State::ReqReceived:
     case State::MraReqSent:
     case State::RepReceived:
-      ++counters_.cm_rej_consumer;
-      send_reject(now, c, {}, RejectReason::Consumer);
+      turn_away(now, c);
       break;
     case State::RepSent:
     case State::MraRepReceived:

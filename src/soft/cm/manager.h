@@ -115,6 +115,7 @@ class Manager {
   void fail(Connection& c, EventType type, std::uint16_t reason);
   void tear_down_stale(Instant now, Connection& c);
   void send_reject(Instant now, Connection& c, std::span<const std::byte> private_data, RejectReason reason);
+  void turn_away(Instant now, Connection& c);
   void send_timeout_reject(Connection& c);
   void finish(Connection& c);
   void raise(Connection& c, EventType type, std::uint16_t reason = 0);
