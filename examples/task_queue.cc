@@ -62,10 +62,10 @@ void work(ProgressEngine& engine) {
     primes += count_primes(task);
     ++tasks;
   }
-  if (message.error().code() != ErrorCode::Disconnected) or_exit<void>(message.error());
+  const auto lost = queue.counters().peers_lost;
+  if (message.error().code() != ErrorCode::Disconnected && lost == 0) or_exit<void>(message.error());
   std::printf("%zu tasks done, %zu primes\n", tasks, primes);
-  if (const auto lost = queue.counters().peers_lost; lost != 0)
-    std::printf("%llu producers were lost, and their last tasks\n", static_cast<unsigned long long>(lost));
+  if (lost != 0) std::printf("%llu producers were lost, and their last tasks\n", static_cast<unsigned long long>(lost));
 }
 
 void produce(ProgressEngine& engine, const char* address) {

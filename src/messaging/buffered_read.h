@@ -50,8 +50,9 @@ class BufferedReadSender final : public SenderEnd {
   Result<void> handle_given_back(std::uint32_t number) override;
   void look() override { take_head(); }
   // The head comes without a completion.
+  bool has_silent_room() const override { return true; }
   bool looks() const override {
-    return writer_ && is_room_awaited() && !writer_->try_reserve(settled().max_message_bytes);
+    return writer_ && (is_room_awaited() || is_try_awaited()) && !writer_->try_reserve(settled().max_message_bytes);
   }
 
  private:

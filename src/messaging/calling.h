@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "async/resumptions.h"
+#include "async/engine_state.h"
 
 namespace verbena::messaging {
 
@@ -34,19 +34,25 @@ class Calling {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
-// One call of a user among those that stand inside each other, as each may run the engine. What comes to more than that
-// waits until one of them returns: a stack is finite, and messages are not.
+// One call of a user among those that stand inside each other, as each may run the engine. What comes to more than so
+// many of one kind at one end, and to more than EngineState::may_call() says of all, waits until one of them returns: a
+// stack is finite, and messages are not.
 class Nested {
  public:
   static constexpr int kMost = 32;
-  Nested(int& depth, const Calling& calling) : depth_(depth), calling_(calling) { ++depth_; }
+  Nested(EngineState& engine, int& depth, const Calling& calling) : engine_(engine), depth_(depth), calling_(calling) {
+    ++depth_;
+    engine_.begin_call();
+  }
   Nested(const Nested&) = delete;
   Nested& operator=(const Nested&) = delete;
   ~Nested() {
     if (!calling_.destroyed_it()) --depth_;
+    engine_.end_call();
   }
 
  private:
+  EngineState& engine_;
   int& depth_;
   const Calling& calling_;
 };

@@ -20,8 +20,7 @@ constexpr std::uint32_t kKeepAlives = 1;       // that a connection adds to its 
 }  // namespace
 
 ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
-    : program_engine_(engine),
-      engine_(engine.state()),
+    : engine_(engine.state()),
       options_(options),
       wanted_(options.kind),
       interrupts_(traits_of(options.kind).interrupts) {
@@ -43,8 +42,9 @@ void ReceiverEnd::drop_peers() {
   if (destroyed_ != nullptr) *std::exchange(destroyed_, nullptr) = true;
 }
 
+ProgressEngine& ReceiverEnd::engine_of_program() const { return engine_.owner(); }
 Device& ReceiverEnd::device() const {
-  return options_.connection.device != nullptr ? *options_.connection.device : program_engine_.device();
+  return options_.connection.device != nullptr ? *options_.connection.device : engine_.first().device();
 }
 ProtectionDomain& ReceiverEnd::domain() const {
   ProtectionDomain* const own = options_.connection.protection_domain;
@@ -108,7 +108,7 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   ConnectionOptions options = options_.connection;
   options.queues = all_queues();
   options.receive_pool = receive_pool().get();
-  auto connection = Connection::prepare(program_engine_, options);
+  auto connection = Connection::prepare(engine_.owner(), options);
   if (!connection) return connection.error();
   peer.connection_.emplace(std::move(*connection));
   peer.connection_->on_completion([this, &peer](const Completion& completion) { handle(peer, completion); });
@@ -366,8 +366,9 @@ void ReceiverEnd::reap(const Calling& calling) {
     if (!std::exchange(peer.fenced_, true)) handle_fenced(peer);
     has_cut_off_ = has_cut_off_ || !peer.told_;
     if (!is_empty(peer)) continue;
+    if (!peer.told_ && (end_depth_ == Nested::kMost || !engine_.may_call(tick_))) continue;
     if (!peer.told_)
-      tell_end(peer);
+      tell_end(peer, calling);
     else if (peer.outstanding_ == 0)
       remove(peer.id());
     else
@@ -376,7 +377,7 @@ void ReceiverEnd::reap(const Calling& calling) {
   }
 }
 
-void ReceiverEnd::tell_end(ReceiverPeer& peer) {
+void ReceiverEnd::tell_end(ReceiverPeer& peer, const Calling& calling) {
   peer.told_ = true;
   const Result<void> how = end_of(peer);
   counters_.peers_lost += !how;
@@ -384,7 +385,8 @@ void ReceiverEnd::tell_end(ReceiverPeer& peer) {
   const std::string all = lost == 0 ? "all senders have closed" : "no sender is left; lost: " + std::to_string(lost);
   last_error_ = how ? Error(ErrorCode::Disconnected, all) : how.error();
   ++ended_;
-  if (const auto f = on_peer_end_) f(peer.id(), how);
+  const Nested nested(engine_, end_depth_, calling);
+  if (const auto f = on_peer_end_) (*f)(peer.id(), how);
 }
 
 }  // namespace verbena::messaging

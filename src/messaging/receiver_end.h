@@ -97,7 +97,10 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void cancel_waiting();
   bool has_waiting() const { return !waiting_.empty(); }
   void on_message(std::function<void(Message)> f);
-  void on_peer_end(std::function<void(PeerId, const Result<void>&)> f) { on_peer_end_ = std::move(f); }
+  using PeerEndHandler = std::function<void(PeerId, const Result<void>&)>;
+  void on_peer_end(PeerEndHandler f) {
+    on_peer_end_ = f ? std::make_shared<const PeerEndHandler>(std::move(f)) : nullptr;
+  }
   void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> f) { place_ = std::move(f); }
   void give_back(ReceiverPeer& peer, std::uint64_t token) {
     ++counters_.given_back;
@@ -173,7 +176,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   static void check_alive(ReceiverPeer& peer) {
     if (!peer.cut_off_ && peer.connection_) peer.connection_->check_alive();
   }
-  ProgressEngine& engine_of_program() const { return program_engine_; }
+  ProgressEngine& engine_of_program() const;
   Device& device() const;
   ProtectionDomain& domain() const;
   // A message may be here.
@@ -248,7 +251,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void cut_off(ReceiverPeer& peer, Error error);
   bool has_end_to_tell() const;
   Result<void> end_of(const ReceiverPeer& peer) const;
-  void tell_end(ReceiverPeer& peer);
+  void tell_end(ReceiverPeer& peer, const Calling& calling);
   void serve();
   void serve_waiting();
   // These call users.
@@ -256,7 +259,6 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void reap(const Calling& calling);
   void look_again();
 
-  ProgressEngine& program_engine_;
   EngineState& engine_;
   const Options options_;
   Kind wanted_;             // what the program asked for
@@ -271,14 +273,14 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   Tick tick_, asking_;
   Tick dropping_;  // in the next run: tick_ may be due at another time
   std::size_t turn_ = 0;  // whose messages were looked for last
-  int depth_ = 0;  // calls of on_message_ that stand inside each other
   std::size_t patience_ = 0;  // of receive(): looks in vain, if not one at each sender's
   Arrivals arrivals_;
   Duration look_interval_ = Duration::microseconds(1);
   detail::ResumptionList waiting_;
   std::uint32_t times_cancelled_ = 0;  // who drives the engine while it waits stands in no list
   std::shared_ptr<const std::function<void(Message)>> on_message_;
-  std::function<void(PeerId, const Result<void>&)> on_peer_end_;
+  std::shared_ptr<const PeerEndHandler> on_peer_end_;
+  int depth_ = 0, end_depth_ = 0;  // calls of on_message_ and of that, inside each other
   std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> place_;
   bool* destroyed_ = nullptr;  // set while users are called
 };

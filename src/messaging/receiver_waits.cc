@@ -39,7 +39,7 @@ std::size_t ReceiverEnd::receive(std::span<Message> out) {
     if (const std::size_t count = take(out); count != 0) return arrivals_.on_look(), count;
   }
   const Calling calling(destroyed_, tick_);
-  engine_.run_once();
+  engine_.run_for_program();
   const std::size_t count = calling.destroyed_it() ? 0 : take(out);
   if (count != 0) arrivals_.on_run();
   return count;
@@ -118,14 +118,14 @@ void ReceiverEnd::serve_waiting() {
 
 void ReceiverEnd::hand_to_callback(const Calling& calling) {
   if (depth_ == Nested::kMost) return;  // one of those this stands in goes on
-  for (int left = kCallbacksPerTurn; !calling.destroyed_it() && on_message_; --left) {
+  for (int left = kCallbacksPerTurn; !calling.destroyed_it() && on_message_ && engine_.may_call(tick_); --left) {
     if (left == 0) return tick_.make_ready_at(engine_.now());
     Message message;
     if (take({&message, 1}) == 0) return;
     const auto f = on_message_;
     // It may run the engine, and wait there for what no completion announces.
     if (looks()) tick_.make_ready();
-    const Nested nested(depth_, calling);
+    const Nested nested(engine_, depth_, calling);
     (*f)(std::move(message));
   }
 }

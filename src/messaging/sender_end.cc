@@ -17,8 +17,7 @@ constexpr std::uint32_t kControlReceives = 1;  // Finished
 }  // namespace
 
 SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
-    : program_engine_(engine),
-      engine_(engine.state()),
+    : engine_(engine.state()),
       options_(options),
       settled_{options.kind, options.max_message_bytes, options.depth, false},
       limiter_(options.rate),
@@ -38,8 +37,9 @@ void SenderEnd::drop_connection() {
   if (destroyed_ != nullptr) *std::exchange(destroyed_, nullptr) = true;
 }
 
+ProgressEngine& SenderEnd::engine_of_program() const { return engine_.owner(); }
 Device& SenderEnd::device() const {
-  return options_.connection.device != nullptr ? *options_.connection.device : program_engine_.device();
+  return options_.connection.device != nullptr ? *options_.connection.device : engine_.first().device();
 }
 ProtectionDomain& SenderEnd::domain() const {
   ProtectionDomain* const own = options_.connection.protection_domain;
@@ -56,7 +56,7 @@ Result<void> SenderEnd::open_connection() {
   options.queues.max_send_requests += kControlSends;
   const std::uint32_t controls = has_own_receives() ? 0 : control_receives() + kControlReceives;
   options.queues.max_receive_requests += controls;
-  auto connection = Connection::prepare(program_engine_, options);
+  auto connection = Connection::prepare(engine_.owner(), options);
   if (!connection) return connection.error();
   connection_.emplace(std::move(*connection));
   connection_->on_completion([this](const Completion& completion) { handle(completion); });
@@ -156,7 +156,7 @@ PostResult SenderEnd::post(std::span<const SendRequest> requests) {
   if (!connection_) return {PostStatus::WrongState, 0};
   ++counters_.posts;
   if (requests.size() == 1) return connection_->post_send(requests);
-  const ProgressEngine::Gathered together(program_engine_);
+  const ProgressEngine::Gathered together(engine_.owner());
   return connection_->post_send(requests);
 }
 

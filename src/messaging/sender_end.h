@@ -123,6 +123,8 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   // Looks at memory that the peer writes or that READs filled; called when somebody waits and looks() holds.
   virtual void look() {}
   virtual bool looks() const { return false; }
+  // No completion follows when there is room again.
+  virtual bool has_silent_room() const { return false; }
   // Somebody waits for room, and there is none: look for it, refused or not.
   virtual void want_room() {}
   // Everything taken has been handed to the device: the end may be said. Otherwise touch() follows when it
@@ -143,12 +145,13 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   class [[nodiscard]] Together {
    public:
     Together(SenderEnd& end, std::size_t messages) {
-      if (messages > 1) gathered_.emplace(end.program_engine_);
+      if (messages > 1) gathered_.emplace(end.engine_of_program());
     }
 
    private:
     std::optional<ProgressEngine::Gathered> gathered_;
   };
+  ProgressEngine& engine_of_program() const;
   Device& device() const;
   ProtectionDomain& domain() const;
   const Settled& settled() const { return settled_; }
@@ -160,6 +163,8 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
     touch();
   }
   bool is_room_awaited() const { return !waiting_.empty() || on_room_; }
+  // Who was refused tries again when the engine wakes up.
+  bool is_try_awaited() const { return awaited_bytes_ != kNoneRefused; }
   // Something may go, or be said, that could not before: those who wait are served in this turn of the
   // engine.
   void touch() {
@@ -194,8 +199,10 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   void connection_closed();
   void lose(Error error);
   bool has_interest() const {
-    return !waiting_.empty() || !freeing_.empty() || on_room_ || on_freed_ || state_ == State::Closing;
+    return !waiting_.empty() || !freeing_.empty() || on_room_ || on_freed_ || is_try_awaited() ||
+           state_ == State::Closing;
   }
+  void await_another_try(std::uint32_t bytes);
   bool first_wants_buffer();
   void serve();
   void serve_waiting();
@@ -203,9 +210,9 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   static void end_wait(Sending& sending);
   void serve_freeing();
   void call_back(const Calling& calling);
+  bool has_room_for_refused();
   void look_again();
 
-  ProgressEngine& program_engine_;
   EngineState& engine_;
   const Options options_;
   Settled settled_;
@@ -218,11 +225,15 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   bool finished_ = false;    // the receiver has it all
   bool doomed_ = false;      // the connection is to go with the next tick
   bool was_closed_ = false;  // by its user
-  bool wants_slot_ = false;  // the last refusal was for want of one, of buffers_
   bool started_ = false;
   std::vector<Completion> early_;  // what came before: it may speak before its connection is known here
   static constexpr std::uint32_t kNoneRefused = 0xffffffff;
-  std::uint32_t refused_bytes_ = kNoneRefused;  // the shortest that may go later, since on_room was told
+  // The shortest that may go later, of what was refused since on_room was told: when there is room, and when one of
+  // buffers_ is free as well. Who waits for a buffer is passed by what has one.
+  std::uint32_t refused_bytes_ = kNoneRefused, refused_buffer_bytes_ = kNoneRefused;
+  bool refused_commit_ = false;
+  std::uint32_t awaited_bytes_ = kNoneRefused;  // of who tries, and sleeps in between, until there may be room
+  Duration try_interval_;
   // How often those were cancelled that wait for memory: who drives the engine meanwhile stands in no list.
   std::uint32_t freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;

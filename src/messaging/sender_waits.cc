@@ -94,12 +94,24 @@ SendResult SenderEnd::pass(std::span<const Outgoing> messages) {
 }
 
 void SenderEnd::count_refusal(SendStatus status, std::uint32_t bytes) {
-  if (may_go_later(status)) refused_bytes_ = std::min(refused_bytes_, bytes);
+  const bool wants_buffer = status == SendStatus::NoBuffer && has_buffer();
+  std::uint32_t& shortest = wants_buffer ? refused_buffer_bytes_ : refused_bytes_;
+  if (may_go_later(status)) shortest = std::min(shortest, bytes);
   counters_.no_credit += status == SendStatus::NoCredit;
+  if (status == SendStatus::NoCredit) await_another_try(bytes);
   counters_.no_buffer += status == SendStatus::NoBuffer;
-  wants_slot_ = status == SendStatus::NoBuffer && has_buffer();
   counters_.rate_limited += status == SendStatus::RateLimited;
   counters_.too_long += status == SendStatus::TooLong;
+}
+
+// Who tries again when the engine wakes up would sleep where no completion announces room.
+void SenderEnd::await_another_try(std::uint32_t bytes) {
+  if (!has_silent_room()) return;
+  const bool is_first = !is_try_awaited();
+  awaited_bytes_ = bytes;
+  if (!is_first) return;
+  try_interval_ = kLookInterval;
+  look_again();
 }
 
 std::uint32_t SenderEnd::take_buffer() {
@@ -121,8 +133,7 @@ std::optional<Reservation> SenderEnd::try_reserve(std::uint32_t bytes) {
   if (!is_open()) return std::nullopt;
   if (slot == kNoSlot) {
     ++counters_.no_buffer;
-    wants_slot_ = true;
-    refused_bytes_ = std::min(refused_bytes_, bytes);
+    refused_buffer_bytes_ = std::min(refused_buffer_bytes_, bytes);
     return std::nullopt;
   }
   return Reservation(*this, {buffers_.at(slot), bytes}, slot);
@@ -142,6 +153,7 @@ SendResult SenderEnd::try_commit(Reservation& reservation, std::uint32_t bytes) 
     result = commit(static_cast<std::uint32_t>(reservation.slot_), bytes);
   if (!result) {
     count_refusal(result.status, bytes);
+    refused_commit_ = refused_commit_ || may_go_later(result.status);
     return result;
   }
   if (limiter_.is_on()) limiter_.take(engine_.now(), bytes);
@@ -299,29 +311,40 @@ void SenderEnd::serve_freeing() {
   while (!still.empty()) freeing_.push_back(still.first());
 }
 
+// Or for the longest, when nothing was refused.
+bool SenderEnd::has_room_for_refused() {
+  const auto fits = [this](std::uint32_t bytes) { return has_room_for(std::min(bytes, max_message_bytes())); };
+  const bool waits_for_buffer = refused_buffer_bytes_ != kNoneRefused;
+  const bool waits_for_room = refused_bytes_ != kNoneRefused || !waits_for_buffer;
+  const bool room = waits_for_room && fits(refused_bytes_);
+  const bool buffer_room = waits_for_buffer && fits(refused_buffer_bytes_);
+  if (state_ == State::Open && (room != waits_for_room || buffer_room != waits_for_buffer)) want_room();
+  return has_buffer() && (room || (buffer_room && !buffers_.all_taken()));
+}
+
 // Any of these may destroy this end, or run the engine: what else is to be told, or looked for, is served inside then.
 void SenderEnd::call_back(const Calling& calling) {
-  if (on_freed_ && freed_ > told_freed_ && freed_depth_ != Nested::kMost) {
+  if (on_freed_ && freed_ > told_freed_ && freed_depth_ != Nested::kMost && engine_.may_call(tick_)) {
     told_freed_ = freed_;
     const auto f = on_freed_;
     touch();
-    const Nested nested(freed_depth_, calling);
+    const Nested nested(engine_, freed_depth_, calling);
     (*f)(freed_);
     if (calling.destroyed_it()) return;
     if (freed_ > told_freed_) touch();
   }
+  if (is_try_awaited() && has_room_for(awaited_bytes_)) awaited_bytes_ = kNoneRefused;
   room_held_by_rate_ = false;
-  if (!on_room_ || room_depth_ == Nested::kMost) return;
-  const bool has_room = has_room_for(std::min(refused_bytes_, max_message_bytes()));
-  if (state_ == State::Open && !has_room) want_room();
-  const bool has_slot = !(wants_slot_ && buffers_.all_taken());
-  const bool may_go = has_room && has_buffer() && has_slot;
+  if (!on_room_ || room_depth_ == Nested::kMost || !engine_.may_call(tick_)) return;
+  const bool may_go = has_room_for_refused();
   room_held_by_rate_ = may_go && limiter_.is_on() && !limiter_.allows(engine_.now());
-  if (state_ != State::Closed && !(waiting_.empty() && may_go && !room_held_by_rate_)) return;
+  const bool passes = waiting_.empty() || (refused_commit_ && first_wants_buffer());
+  if (state_ != State::Closed && !(passes && may_go && !room_held_by_rate_)) return;
   const auto f = std::exchange(on_room_, nullptr);
-  refused_bytes_ = kNoneRefused;
+  refused_bytes_ = refused_buffer_bytes_ = kNoneRefused;
+  refused_commit_ = false;
   touch();
-  const Nested nested(room_depth_, calling);
+  const Nested nested(engine_, room_depth_, calling);
   f();
   if (!calling.destroyed_it() && on_room_) touch();
 }
@@ -330,7 +353,12 @@ void SenderEnd::call_back(const Calling& calling) {
 // holds messages up is what was found when they were refused: it may let them go by now, and nobody else would say so.
 void SenderEnd::look_again() {
   if (state_ == State::Closed || !has_interest()) return;
-  if (looks()) return tick_.make_ready_at(engine_.now() + kLookInterval);
+  if (looks()) {
+    // Who tries may not come back.
+    const bool waits = is_room_awaited() || !is_try_awaited();
+    if (!waits) try_interval_ = std::min(try_interval_ * 2, kLongestTryInterval);
+    return tick_.make_ready_at(engine_.now() + (waits ? kLookInterval : try_interval_));
+  }
   const bool is_held = waiting_.empty()
                            ? room_held_by_rate_
                            : static_cast<Sending&>(waiting_.first()).result_.status == SendStatus::RateLimited;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a sender: what close() waits for and for how long, and what becomes of those that wait meanwhile.
+#include <memory>
 #include <stdexcept>
 
 #include "virtual_pair.h"
@@ -278,6 +279,35 @@ TEST_P(Closing, of_nobody_is_needed_to_cancel_who_waits_for_a_message) {
   EXPECT_THAT(waiting, HasSubstr("Cancelled"));
   ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 1, kBytes)));
   EXPECT_TRUE(is_message(must(pair.receiver->receive(kPatience)), 1, kBytes));
+}
+
+TEST(PeerEnds, are_told_to_one_handler_that_keeps_what_it_counts) {
+  Ends ends({{Protocol::SendReceive}, PathChoice::Local}, {.max_message_bytes = 64, .max_senders = 3});
+  int last = 0;
+  ends.receiver->on_peer_end([count = 0, &last](messaging::PeerId, const Result<void>&) mutable { last = ++count; });
+  for (int i = 0; i < 3; ++i) must(ends.connect().close(Duration::seconds(20)));
+  EXPECT_TRUE(ends.engine.run_until([&] { return last == 3; }, Duration::seconds(20))) << last;
+}
+
+// As a factory moves it that returns all of them.
+TEST_P(Closing, an_engine_that_moves_takes_its_ends_along) {
+  Device client = must(Device::open({.path = GetParam().path})), server = must(Device::open({.path = GetParam().path}));
+  Options options{.kind = GetParam().kind, .max_message_bytes = 64, .max_senders = 4}, there = options;
+  there.connection.device = &server;
+  std::unique_ptr<ProgressEngine> engine;
+  auto first = std::make_unique<ProgressEngine>(must(ProgressEngine::create(client)));
+  must(first->add(server));
+  Listener listener = must(Listener::create(*first, {.device = &server}));
+  Receiver receiver = must(Receiver::create(*first, there));
+  listener.on_request([&] { must(receiver.accept(*listener.poll_request())); });
+  Sender sender = must(Sender::connect(*first, listener.address().to_string(), options));
+  engine = std::make_unique<ProgressEngine>(std::move(*first));
+  first.reset();
+  const auto text = text_of_message(0, 0, 32);
+  const std::span<const std::byte> two[] = {text, text};
+  EXPECT_TRUE(engine->run_until([&] { return sender.try_send_batch(two).taken != 0; }, Duration::seconds(20)));
+  EXPECT_TRUE(is_message(must(receiver.receive(Duration::seconds(20))), 0, 32));
+  must(Sender::connect(*engine, listener.address().to_string(), options));
 }
 
 }  // namespace

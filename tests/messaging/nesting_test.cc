@@ -68,5 +68,39 @@ TEST_P(Nesting, of_memory_that_comes_back_and_of_room_ends) {
   EXPECT_LE(deepest, 2 * kDeepest) << "of each";
 }
 
+// Each of them may be that deep, all together not.
+TEST(Nesting, of_many_ends_ends) {
+  constexpr std::uint32_t kEnds = 80, kMessages = 40;
+  const Way way{must(messaging::parse_kind("buffered-write/reversed")), PathChoice::Local};
+  Options options{.kind = way.kind, .max_message_bytes = 64, .depth = 64, .ring_bytes = 8192, .max_senders = 1};
+  Device client = must(Device::open({.path = way.path})), server = must(Device::open({.path = way.path}));
+  ProgressEngine engine = must(ProgressEngine::create(client));
+  must(engine.add(server));
+  Listener listener = must(Listener::create(engine, {.device = &server}));
+  std::vector<Receiver> receivers;
+  std::vector<Sender> senders;
+  listener.on_request([&] {
+    Options there = options;
+    there.connection.device = &server;
+    receivers.push_back(must(Receiver::create(engine, there)));
+    must(receivers.back().accept(*listener.poll_request()));
+  });
+  for (std::uint32_t i = 0; i < kEnds; ++i) {
+    senders.push_back(must(Sender::connect(engine, listener.address().to_string(), options)));
+    for (std::uint32_t n = 0; n < kMessages; ++n) must(senders.back().send(text_of_message(0, n, 32)));
+  }
+  std::uint32_t got = 0;
+  int depth = 0, deepest = 0;
+  for (Receiver& receiver : receivers)
+    receiver.on_message([&](const Message&) {
+      ++got;
+      deepest = std::max(deepest, ++depth);
+      engine.run_once();
+      --depth;
+    });
+  EXPECT_TRUE(engine.run_until([&] { return got == kEnds * kMessages; }, kPatience)) << got;
+  EXPECT_LE(deepest, 1024);
+}
+
 }  // namespace
 }  // namespace verbena

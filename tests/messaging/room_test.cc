@@ -234,6 +234,72 @@ TEST_P(Room, is_not_looked_for_by_turn_after_turn) {
   }
 }
 
+class RoomForBuffers : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Messaging, RoomForBuffers, ::testing::ValuesIn(every_way()),
+                         [](const auto& way) { return name_of(way.param); });
+
+// Who commits what goes, and reserves what is free, ahead of it: the last refusal is that of a buffer, which only he
+// could free.
+TEST_P(RoomForBuffers, who_fills_them_ahead_is_told_when_they_may_go) {
+  Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1});
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kBytes = 290, kAll = 100;
+  std::deque<messaging::Reservation> filled;
+  std::uint32_t prepared = 0, sent = 0;
+  const auto fill = [&] {
+    while (prepared < kAll) {
+      auto one = sender.try_reserve(kBytes);
+      if (!one) return;
+      std::ranges::copy(text_of_message(0, prepared++, kBytes), one->bytes().begin());
+      filled.push_back(std::move(*one));
+    }
+  };
+  std::function<void()> pump = [&] {
+    for (bool refused = false; !refused;) {
+      fill();
+      if (filled.empty()) break;
+      while (!filled.empty() && !refused) {
+        refused = !sender.try_commit(filled.front(), kBytes);
+        if (refused) break;
+        filled.pop_front();
+        ++sent;
+      }
+    }
+    fill();
+    if (sent != kAll) sender.on_room(pump);
+  };
+  pump();
+  static_cast<void>(ends.engine.run_until([&] { return false; }, Duration::milliseconds(30)));
+  std::uint32_t got = 0;
+  ends.receiver->on_message([&](const Message& message) { EXPECT_TRUE(is_message(message, got++, kBytes)); });
+  EXPECT_TRUE(ends.engine.run_until([&] { return got == kAll; }, Duration::seconds(20))) << sent << " sent, " << got;
+}
+
+// It has its buffer, and passes the task that waits for one.
+TEST_P(RoomForBuffers, a_commit_behind_a_task_that_waits_for_its_buffer_is_told_of_room) {
+  Ends ends(GetParam(),
+            {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1, .inline_bytes = 0});
+  Sender sender = ends.connect();
+  constexpr std::uint32_t kBytes = 290;
+  static_cast<void>(fill_up(ends, sender, kBytes));
+  std::vector<messaging::Reservation> filled;
+  while (auto one = sender.try_reserve(kBytes)) filled.push_back(std::move(*one));
+  if (filled.empty() || sender.try_commit(filled.front(), kBytes)) GTEST_SKIP() << "nothing is refused";
+  const auto text = text_of_message(0, 0, kBytes);
+  bool sent = false, told = false;
+  const auto send = [&]() -> Task<void> {
+    static_cast<void>(co_await sender.async_send(text));
+    sent = true;
+  };
+  ends.engine.spawn(send());
+  ends.engine.run_once();
+  sender.on_room([&] { told = true; });
+  ends.receiver->on_message([](const Message&) {});
+  EXPECT_TRUE(ends.engine.run_until([&] { return told || sent; }, Duration::seconds(20)));
+  filled.clear();
+  EXPECT_TRUE(ends.engine.run_until([&] { return sent; }, Duration::seconds(20)));
+}
+
 class LineForBuffers : public Line {};
 INSTANTIATE_TEST_SUITE_P(Messaging, LineForBuffers, ::testing::ValuesIn(ways_of({"send-receive"})),
                          [](const auto& way) { return name_of(way.param); });

@@ -83,6 +83,34 @@ TEST_P(Waits, a_receiver_that_always_finds_a_message_gives_everything_back) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// Where room comes without a completion, too.
+TEST_P(Waits, who_tries_to_send_whenever_the_engine_wakes_up_is_woken_by_room) {
+  Device client = must(Device::open({.path = GetParam().path})), server = must(Device::open({.path = GetParam().path}));
+  ProgressEngine sending = must(ProgressEngine::create(client, {.wait = WaitMode::Event}));
+  ProgressEngine receiving = must(ProgressEngine::create(server, {.wait = WaitMode::Event}));
+  Options options{.kind = GetParam().kind, .max_message_bytes = 64, .depth = 4, .ring_bytes = 4096, .max_senders = 1};
+  // Nothing else wakes it, where that may be.
+  if (GetParam().kind.protocol != Protocol::SharedWrite) options.connection.keep_alive = Duration{};
+  Listener listener = must(Listener::create(receiving, {.device = &server}));
+  Receiver receiver = must(Receiver::create(receiving, options));
+  listener.on_request([&] { must(receiver.accept(must(listener.wait_request(kPatience)))); });
+  std::atomic<bool> refused{false};
+  std::thread other([&] {
+    Sender sender = must(Sender::connect(sending, listener.address().to_string(), options));
+    std::uint32_t sent = 0;
+    while (sender.try_send(text_of_message(0, sent, 64))) ++sent;
+    refused = true;
+    EXPECT_TRUE(sending.run_until([&] { return bool(sender.try_send(text_of_message(0, sent, 64))); }, kPatience));
+    must(sender.close());
+  });
+  while (!refused) receiving.run_until([&] { return refused.load(); }, Duration::milliseconds(1));
+  std::uint32_t got = 0, wrong = 0;
+  while (auto message = receiver.receive(kPatience)) wrong += !is_message(*message, got++, 64);
+  other.join();
+  EXPECT_GE(got, 1u);
+  EXPECT_EQ(wrong, 0u);
+}
+
 // All of a sender's buffers are reserved, and a task waits for one; some kinds send without.
 TEST_P(Waits, who_waits_for_a_buffer_gets_what_a_reservation_gives_back_and_commits_do_not_wait_for_him) {
   constexpr std::uint32_t kBytes = 290;
