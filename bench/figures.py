@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured and how (FIGURES), and what is shown against what with which goal (ROWS)."""
+import json
 import operator
 import re
 import socket
 import statistics
+import time
 from dataclasses import dataclass
 
 from lab import VETH_FAR, VETH_NEAR, Missing, metric, metrics
@@ -126,6 +128,14 @@ def ping_pong(protocol, path="lo"):
     return run
 
 
+def simulated(lab):
+    """Million packets a second of the simulator, on one core, with all its oracles on."""
+    program = lab.program("verbena")
+    begin = time.monotonic()
+    seeds = json.loads(lab.run([program, "sim", "--seeds", "1:300", "--json"]))
+    return seeds["packets"] / (time.monotonic() - begin) / 1e6
+
+
 def capacity(name, *words):
     return lambda lab: metric(lab.run([lab.program("bench_capacity"), *words]), name)
 
@@ -159,7 +169,7 @@ def iperf3(clamped):
     return run
 
 
-def ucx(test, size, iterations, tls="tcp", latency=None):
+def ucx(test, size, iterations, tls="tcp", latency=None, path="lo"):
     """UCX: the round trip in us (ucx_perftest prints the half), bandwidth in GB/s (it prints MiB/s), of small messages
     the rate in M/s. `tls`: its transports. `latency`: rather than bandwidth; of small messages unless told."""
     latency = size == 8 and not test.endswith("_bw") if latency is None else latency
@@ -168,13 +178,14 @@ def ucx(test, size, iterations, tls="tcp", latency=None):
         program = lab.installed("ucx_perftest")
         env = {"UCX_TLS": tls, "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
         if tls == "tcp":
-            env |= {"UCX_NET_DEVICES": "lo", "UCX_TCP_RCVBUF": str(RCVBUF)}
-        common = [*lab.loopback_only(), program, "-f", "-p", "13337"]
+            env |= {"UCX_NET_DEVICES": "va,vb" if path == "veth" else "lo", "UCX_TCP_RCVBUF": str(RCVBUF)}
+        near, far = lab.veth() if path == "veth" else [lab.loopback_only()] * 2
+        common = [program, "-f", "-p", "13337"]
         # A name with a short way to send is of UCT, the layer below.
         lower = ["-d", "memory", "-x", tls, "-D", "short"] if test in ("am_lat", "am_bw") else []
-        client = [*common, "-c", NEAR, "127.0.0.1", "-t", test, *lower, "-s", str(size), "-n", str(iterations),
-                  "-w", str(iterations // 10)]
-        text = lab.pair([*common, "-c", FAR], client, env=env, delay_s=0.3)
+        client = [*near, *common, "-c", NEAR, VETH_FAR if path == "veth" else "127.0.0.1", "-t", test, *lower,
+                  "-s", str(size), "-n", str(iterations), "-w", str(iterations // 10)]
+        text = lab.pair([*far, *common, "-c", FAR], client, env=env, delay_s=0.3)
         for line in text.splitlines():
             fields = line.removeprefix("Final:").split()
             if len(fields) >= 8 and all(re.fullmatch(r"[\d.]+", f) for f in fields):
@@ -281,6 +292,9 @@ FIGURES = {
     "veth-udp-pingpong": ping_pong("udp", "veth"),
     "veth-tcp-pingpong": ping_pong("tcp", "veth"),
     "veth-ceiling": ceiling(4096, path="veth"),
+    "veth-ucx-tcp-tag": ucx("tag_lat", 8, 30000, path="veth"),
+    "veth-ucx-tcp-put": ucx("ucp_put_lat", 8, 15000, path="veth"),
+    "simulated": simulated,
     "connections": capacity("connections"),
     "local-connections": capacity("connections", "local"),
     "idle-cpu": capacity("idle_cpu"),
@@ -382,9 +396,10 @@ def _rows():
     yield Row("udp.send.8B.operations.rate", "M/s", "udp-send-8B-operations-rate", "ucx-tcp-tag-rate", ">= 1")
     for op, goal in (("write", ">= 0.85"), ("read", ">= 0.80")):
         yield Row(f"veth.{op}.1MiB.bandwidth", "GB/s", f"veth-{op}-1MiB", "veth-ceiling", goal)
-    for op in ("send", "write"):
+    for op, ucx_peer in (("send", "veth-ucx-tcp-tag"), ("write", "veth-ucx-tcp-put")):
         yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-udp-pingpong", "<= 1.3")
-        yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-tcp-pingpong", "<= 1")
+        for peer in ("veth-tcp-pingpong", ucx_peer):
+            yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", peer, "<= 1")
     yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
     yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
     yield Row("local.connections.rate", "1/s", "local-connections", goal=">= 1000")
@@ -393,6 +408,10 @@ def _rows():
     yield Row("local.peer-death.time", "ms", "local-peer-death", goal="<= 100")
     for name in ("callback", "awaited"):
         yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")
+    yield Row("form.awaited.write.8B", "ns", "form-awaited", "form-callback", "<= against + 30")
+    for name in ("callback", "awaited"):
+        yield Row("form.polled.write.8B", "ns", "form-polled", f"form-{name}", "<= against + 30")
+    yield Row("sim.packets.rate", "M/s", "simulated", goal=">= 0.5")
     # What the machine allows and what others do on it, for the eye: no goal, nothing to compare with.
     yield Row("context.line.latency", "us", "line")
     yield Row("context.udp-pingpong.8B.latency", "us", "bare-udp-pingpong")

@@ -203,7 +203,7 @@ void add_own(CLI::App& command, BenchFlags& flags) {
                 1, 1u << 20);
   auto* list = command.add_option("-l,--post_list", settings.post_list, "Operations posted by one call");
   require_whole(list->capture_default_str(), 1, 1u << 20);
-  command.add_flag("-N,--noPeak", settings.no_peak, "No peak: the best rate over -t times -q messages in a row");
+  command.add_flag("-N,--noPeak", settings.no_peak, "No peak: the best rate over 16 x -t x -q messages in a row");
   command.add_flag("--report_gbits", flags.display.gigabits, "Gbit/s instead of perftest's MB/s, which are 2^20 bytes");
 }
 

@@ -31,12 +31,15 @@ SendOpcode opcode_of(const BenchSettings& settings) {
 
 }  // namespace
 
-void BenchRun::Peak::add(Instant now, std::uint64_t completed) {
-  window_.emplace_back(now, completed);
-  while (window_.size() > 2 && completed - window_[1].second >= size_) window_.pop_front();
-  const auto& [since, before] = window_.front();
-  if (completed - before < size_ || now <= since) return;
-  best_ = std::max(best_, static_cast<double>(completed - before) * 1e9 / static_cast<double>((now - since).ns));
+// Only what was posted since then counts: what was before may have been done before, and is met all at once.
+void BenchRun::Peak::add(Instant now, std::uint64_t posted, std::uint64_t completed) {
+  while (window_.size() > 1 && completed >= window_[1].second + size_) window_.pop_front();
+  if (!window_.empty()) {
+    const auto& [since, before] = window_.front();
+    if (completed >= before + size_ && now > since)
+      best_ = std::max(best_, static_cast<double>(completed - before) * 1e9 / static_cast<double>((now - since).ns));
+  }
+  window_.emplace_back(now, posted);
 }
 
 Result<std::unique_ptr<BenchRun>> BenchRun::create(ProgressEngine& engine, Device& device, BenchPairs& pairs,
@@ -211,7 +214,8 @@ Result<void> BenchRun::fill_queues(bool time_is_up) {
 }
 
 Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
-  Peak peak(std::uint64_t{settings_.send_depth} * settings_.pairs);
+  constexpr std::uint64_t kQueues = 16;  // that many full ones in a row
+  Peak peak(kQueues * settings_.send_depth * settings_.pairs);
   const Instant begun = engine_.now();
   const Instant end = begun + time_limit();
   Instant now = begun;
@@ -229,7 +233,7 @@ Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
     if (auto moved = poll_until([&] { return completed() != before; }, settings_.patience); !moved) return moved;
     now = engine_.now();
     done = completed();
-    if (!settings_.no_peak) peak.add(now, done);
+    if (!settings_.no_peak) peak.add(now, posted(), done);
     if (done - drawn >= kProgressStride) progress(size_, drawn = done);
   }
   traffic = {done, now - begun, 0};

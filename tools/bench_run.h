@@ -47,7 +47,7 @@ class BenchRun {
   class Peak {
    public:
     explicit Peak(std::uint64_t size) : size_(size) {}
-    void add(Instant now, std::uint64_t completed);
+    void add(Instant now, std::uint64_t posted, std::uint64_t completed);
     double best() const { return best_; }
 
    private:

@@ -273,11 +273,10 @@ std::string options_code(const MessageTest& test) {
   member("depth", test.window);
   if (has_ring(test.kind)) member("ring_bytes", test.ring_bytes);
   member("max_senders", test.senders);
-  if (names_inline(test)) member("inline_bytes", test.inline_bytes);
+  if (goes_inline(test.kind)) member("inline_bytes", test.inline_bytes);
   text.replace(text.size() - 2, 2, "};\n");
-  if (test.batch > 1)
-    text += fmt::format("// {} messages at once: sender.try_send_batch(messages)\n", test.batch);
-  return text;
+  return text + (test.batch > 1 ? fmt::format("// {} messages at once: sender.try_send_batch(messages)\n", test.batch)
+                                : "// one message at a time: sender.try_send(message)\n");
 }
 
 const TuneStep* doubt_about(const TuneOutcome& outcome) {

@@ -226,6 +226,8 @@ TEST(MessageTuning, says_whether_messages_go_in_the_request) {
   for (const MessageTest& test : machine.measured)
     EXPECT_EQ(test.inline_bytes, MessageTest{}.inline_bytes) << "the device takes none of it";
   EXPECT_NE(options_code(tuned(64, false)).find(".inline_bytes = 0}"), std::string::npos);
+  EXPECT_NE(options_code(tuned(4096, true)).find(".inline_bytes = 192}"), std::string::npos);
+  EXPECT_NE(options_code(tuned(64, true)).find("one message at a time"), std::string::npos);
 }
 
 TEST(MessageTuning, keeps_one_message_at_a_time_for_a_latency) {
@@ -321,6 +323,7 @@ TEST(MessageTuning, writes_the_options_as_a_program_has_them) {
                            .max_message_bytes = 1,
                            .depth = 256,
                            .max_senders = 3};
+// one message at a time: sender.try_send(message)
 )");
   // The same, as a compiler takes it.
   const messaging::Options options{.kind = {.protocol = messaging::Protocol::DirectRead, .fenced = true},

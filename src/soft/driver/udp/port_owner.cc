@@ -58,6 +58,11 @@ bool parse_row(const std::string& line, UdpSocketRow& row) {
   return parse_endpoint(local, row) && parse_number(uid, 10, row.uid) && parse_number(inode, 10, row.inode);
 }
 
+// Of the IPv4 wildcard IPv6 knows nothing; of the other IPv4 does, mostly.
+bool covers(const UdpSocketRow& row, const Gid& address) {
+  return row.address == address || (row.is_wildcard() && (address.is_ipv4() || !row.address.is_ipv4()));
+}
+
 // Those of the port that keep others from binding it at the address.
 std::vector<UdpSocketRow> rows_at(const Gid& address, std::uint16_t port, const std::string& proc) {
   std::vector<UdpSocketRow> rows;
@@ -65,7 +70,7 @@ std::vector<UdpSocketRow> rows_at(const Gid& address, std::uint16_t port, const 
     std::string text = read_text(proc + "/thread-self/net/" + table);
     if (text.empty()) text = read_text(proc + "/net/" + table);
     for (const UdpSocketRow& row : parse_udp_table(text))
-      if (row.port == port && (row.address == address || row.is_wildcard())) rows.push_back(row);
+      if (row.port == port && covers(row, address)) rows.push_back(row);
   }
   return rows;
 }

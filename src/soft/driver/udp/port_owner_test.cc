@@ -68,6 +68,12 @@ TEST_F(PortOwner, counts_who_has_the_port_there) {
   EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 2)), 1u);
 }
 
+TEST_F(PortOwner, of_every_ipv4_address_leaves_the_ipv6_ones) {
+  add_udp_row("00000000:12B7", 0, 4242);
+  EXPECT_EQ(count_bound(*Gid::parse("::1"), 4791, (root_ / "proc").native()), 0u);
+  EXPECT_EQ(count_bound(*Gid::parse("127.0.0.1"), 4791, (root_ / "proc").native()), 1u);
+}
+
 TEST_F(PortOwner, names_the_process_and_its_user) {
   add_udp_row("0100007F:12B7", 0, 4242);
   add_process(1234, "server", 4242);
