@@ -18,6 +18,7 @@ class DeviceState {
   explicit DeviceState(std::unique_ptr<provider::Context> opened) : context_(std::move(opened)) {}
   ~DeviceState() {
     VERBENA_REQUIRE(!has_engine.load(), "destroys a Device before the ProgressEngine that it is attached to");
+    VERBENA_REQUIRE(context_->objects() == 0, "destroys a Device before the memory or queues that were made with it");
   }
 
   provider::Context& context() { return *context_; }

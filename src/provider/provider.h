@@ -12,6 +12,7 @@
 // once. Of WRITEs alone, inside one and among several, order is promised where DeviceInfo::order_in_write says so.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -153,6 +154,8 @@ class Context {
   // Why this device, address, MTU and path were chosen: lines for people.
   virtual std::vector<std::string> explain() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
+  // Queues and regions that were made here and not destroyed yet.
+  virtual std::size_t objects() const = 0;
   // How a queue pair's messages go, by packets or through memory, and why: words for people.
   virtual std::string explain_path(Qpn qpn) const = 0;
   // What the network said about a peer lately, in words ("port unreachable"); empty when nothing.

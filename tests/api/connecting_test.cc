@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connecting in numbers, again and again, and with marks on the packets.
+#include <unistd.h>
+
 #include <fstream>
 #include <limits>
 
 #include "async/engine_state.h"
+#include "base/sanitizer.h"
 #include "test_pair.h"
 #include "verbena/testing/virtual_network.h"
 
@@ -63,6 +66,24 @@ bool has_packet_beginning(const std::string& file, std::string_view bytes) {
   std::ifstream in(file, std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(in), {}};
   return all.find(bytes) != std::string::npos;
+}
+
+// All keep-alives are due at once behind it.
+TEST(Many, ten_thousand_connections_by_packets_outlast_a_pause_and_carry_a_write_each) {
+  constexpr std::size_t kConnections = kSanitized ? 500 : 10'000;
+  test::Pair pair({}, {.path = PathChoice::Roce});
+  ConnectionOptions options;
+  options.queues.max_send_requests = options.queues.max_receive_requests = 4;
+  pair.server_options = options;
+  std::vector<Connection> near;
+  for (std::size_t i = 0; i < kConnections; ++i) near.push_back(pair.connect(options));
+  ::usleep(1'500'000);
+  pair.engine.run_until([] { return false; }, Duration::seconds(2));
+  const MemoryRegion from = must(pair.client.allocate_memory(64)), to = must(pair.server.allocate_memory(64));
+  std::size_t lost = 0;
+  for (Connection& connection : near)
+    if (!connection.write(from.local(), to.remote()).wait()) ++lost;
+  EXPECT_EQ(lost, 0u);
 }
 
 TEST(Marks, traffic_class_is_on_the_packets_of_both_directions) {

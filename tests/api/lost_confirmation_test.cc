@@ -27,7 +27,7 @@ struct Caller {
   explicit Caller(const Endpoint& to) {
     provider::QueuePairSpec spec;
     spec.pd = provider::PdId{device.state().domain->id()};
-    spec.send_cq = spec.receive_cq = must(context.create_cq({16}));
+    cq = spec.send_cq = spec.receive_cq = must(context.create_cq({16}));
     qpn = must(context.create_qp(spec)).qpn;
     must(queue_pair_steps::to_init(context, qpn, spec.type, Access::All));
     provider::ConnectionParameters wanted;
@@ -35,6 +35,12 @@ struct Caller {
     wanted.port = to.port;
     wanted.local_qpn = qpn;
     connection = must(context.connect(wanted, {}));
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  ~Caller() {
+    must(context.destroy_qp(qpn));
+    must(context.destroy_cq(cq));
   }
   // True once the acceptance is there and the queue pair in service.
   bool ready() {
@@ -50,6 +56,7 @@ struct Caller {
 
   Device device = must(Device::open());
   provider::Context& context = device.state().context();
+  provider::CqId cq{};
   Qpn qpn;
   provider::ConnectionId connection{};
 };

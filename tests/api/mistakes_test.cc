@@ -205,6 +205,14 @@ TEST(Mistakes, what_goes_before_what_was_made_with_it_says_so) {
     EXPECT_DEATH(engine.reset(), "destroys a ProgressEngine before a Listener");
   }
   engine.reset();
+  {
+    const MemoryRegion memory = must(device->allocate_memory(64));
+    EXPECT_DEATH(device.reset(), "destroys a Device before the memory or queues");
+  }
+  {
+    CompletionQueue completions = must(device->create_completion_queue(16));
+    EXPECT_DEATH(device.reset(), "destroys a Device before the memory or queues");
+  }
 }
 
 // A registration names addresses, but those of a program that made a mistake stand for nothing.

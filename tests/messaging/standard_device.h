@@ -54,6 +54,7 @@ class StandardContext final : public provider::Context {
   const DeviceInfo& info() const override { return info_; }
   std::vector<std::string> explain() const override { return inner_->explain(); }
   std::vector<NamedCounter> counters() const override { return inner_->counters(); }
+  std::size_t objects() const override { return inner_->objects(); }
   std::string explain_path(Qpn qpn) const override { return inner_->explain_path(qpn); }
   std::string hint_about(const Gid& peer) const override { return inner_->hint_about(peer); }
   Result<void> close_capture() override { return inner_->close_capture(); }

@@ -79,6 +79,11 @@ std::vector<provider::NamedCounter> SoftContext::counters() const {
   return all;
 }
 
+std::size_t SoftContext::objects() const {
+  const std::lock_guard guard(mutex_);
+  return cqs_.size() + srqs_.size() + qps_.size() + regions_.load();
+}
+
 Result<PdId> SoftContext::create_pd() {
   auto pd = device_->with_nic([](Nic& nic, Instant) { return nic.create_pd(); });
   if (!pd) return pd.error();
@@ -94,11 +99,14 @@ Result<provider::MemoryRegionInfo> SoftContext::register_memory(PdId pd, void* b
   auto region = device_->with_nic(
       [&](Nic& nic, Instant) { return nic.register_memory(to_core(pd), base, length, iova, access, file); });
   if (!region) return region.error();
+  ++regions_;
   return provider::MemoryRegionInfo{region->lkey, region->rkey, region->iova, region->length};
 }
 
 Result<void> SoftContext::deregister_memory(LKey lkey) {
-  return device_->with_nic([&](Nic& nic, Instant) { return nic.deregister_memory(lkey); });
+  auto done = device_->with_nic([&](Nic& nic, Instant) { return nic.deregister_memory(lkey); });
+  if (done) --regions_;
+  return done;
 }
 
 bool SoftContext::read_local(PdId pd, const ScatterGather& from, std::byte* to) {

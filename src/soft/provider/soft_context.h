@@ -2,6 +2,7 @@
 // One open software device as the provider contract wants it: ids and plain calls, over a driver.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,7 @@ class SoftContext final : public provider::Context {
   const DeviceInfo& info() const override { return info_; }
   std::vector<std::string> explain() const override;
   std::vector<provider::NamedCounter> counters() const override;
+  std::size_t objects() const override;
   std::string explain_path(Qpn qpn) const override { return device_->explain(qpn); }
   std::string hint_about(const Gid& peer) const override { return device_->hint_about(peer); }
   Result<void> close_capture() override { return device_->close_capture(); }
@@ -88,6 +90,7 @@ class SoftContext final : public provider::Context {
   DeviceInfo info_;
   const std::string reason_;
   std::unique_ptr<HostDevice> device_;
+  std::atomic<std::size_t> regions_{0};
   mutable std::mutex mutex_;  // guards what follows; never held while calling the device
   std::unordered_map<std::uint32_t, std::unique_ptr<Cq>> cqs_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Srq>> srqs_;
