@@ -179,7 +179,9 @@ def ucx(test, size, iterations, tls="tcp", latency=None, path="lo"):
         env = {"UCX_TLS": tls, "UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
         if tls == "tcp":
             env |= {"UCX_NET_DEVICES": "va,vb" if path == "veth" else "lo", "UCX_TCP_RCVBUF": str(RCVBUF)}
-        near, far = lab.veth() if path == "veth" else [lab.loopback_only()] * 2
+        # UCX looks for devices in /sys, which is that of the network where it was mounted.
+        own_sys = ["unshare", "-m", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "sh"]
+        near, far = [[*host, *own_sys] for host in lab.veth()] if path == "veth" else [lab.loopback_only()] * 2
         common = [program, "-f", "-p", "13337"]
         # A name with a short way to send is of UCT, the layer below.
         lower = ["-d", "memory", "-x", tls, "-D", "short"] if test in ("am_lat", "am_bw") else []
