@@ -14,7 +14,7 @@ ProgressEngine& ProgressEngine::operator=(ProgressEngine&& other) noexcept {
 }
 // What was made with it finds it where it is now, to begin with where create() put it.
 void ProgressEngine::settle() {
-  if (!(state_ == nullptr)) state_->set_owner(*this);
+  if (state_ != nullptr) state_->set_owner(*this);
 }
 ProgressEngine::~ProgressEngine() = default;
 

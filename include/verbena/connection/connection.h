@@ -130,9 +130,9 @@ class Connection {
   Connection(Connection&& other) noexcept;
   // Assigning and destroying: what is in flight ends Flushed, and is told, before anything else happens. Callbacks run
   // meanwhile, and may use the connection as it was (what is assigned to it has moved by then), but not move it away:
-  // what they moved it to is of no use; connect_to(), close()
-  // or another of these, called by them, is Cancelled at once, and what they assign to it ends, too. A callback or a
-  // task may do so while one of these waits for the handshake or the end: that ends as Cancelled.
+  // what they moved it to is of no use. connect_to(), close() or another of these, called by them, is Cancelled at
+  // once, and what they assign to it ends, too. A callback or a task may do so while one of these waits for the
+  // handshake or the end: that ends as Cancelled.
   Connection& operator=(Connection&& other) noexcept;
   ~Connection();
 
