@@ -11,7 +11,10 @@
 #include <asio/steady_timer.hpp>
 #include <asio/use_future.hpp>
 #include <chrono>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "test_pair.h"
 
@@ -318,6 +321,54 @@ TEST(Asio, an_operation_may_outlive_the_signal_that_could_cancel_it) {
   EXPECT_TRUE(far_end->post_send({&empty, 1}));
   h.run();
   EXPECT_EQ(called, 1);
+}
+
+// As the io_context allows: it is run by one thread after the other, and posted to by any meanwhile.
+TEST(Asio, an_io_context_is_run_by_one_thread_after_the_other) {
+  constexpr int kMessages = 100;
+  Hosted h;
+  int heard = 0, posted = 0;
+  asio::co_spawn(
+      h.io,
+      [](Hosted& host, int& count) -> asio::awaitable<void> {
+        auto connection = co_await host.rdma.async_run(host.listener.async_accept());
+        while (co_await host.rdma.async_wait(connection->receive(host.there.local()))) ++count;
+        host.io.stop();
+      }(h, heard),
+      asio::detached);
+  asio::co_spawn(
+      h.io,
+      [](Hosted& host) -> asio::awaitable<void> {
+        const std::string address = host.listener.address().to_string();
+        auto connection = co_await host.rdma.async_run(Connection::async_connect(host.engine, address));
+        asio::steady_timer timer(host.io);
+        for (int i = 0; i < kMessages; ++i) {
+          EXPECT_TRUE(co_await host.rdma.async_wait(connection->send(host.here.local())));
+          if (i % 10 != 0) continue;
+          timer.expires_after(std::chrono::milliseconds(1));  // so that it sleeps, too
+          co_await timer.async_wait(asio::use_awaitable);
+        }
+        must(co_await host.rdma.async_run(connection->async_close()));
+      }(h),
+      asio::detached);
+  std::mutex turn;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      for (bool more = true; more && std::chrono::steady_clock::now() < limit;) {
+        asio::post(h.io, [&posted] { ++posted; });
+        {
+          const std::lock_guard lock(turn);
+          h.io.run_for(std::chrono::microseconds(300));
+          more = !h.io.stopped();
+        }
+        std::this_thread::yield();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(heard, kMessages);
+  EXPECT_GT(posted, 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // judge.
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <deque>
@@ -15,6 +16,7 @@
 #include "test_pair.h"
 #include "verbena/messaging/receiver.h"
 #include "verbena/messaging/sender.h"
+#include "verbena/testing/virtual_network.h"
 
 namespace verbena {
 namespace {
@@ -300,6 +302,67 @@ TEST(ThreadRules, an_engine_and_all_made_with_it_go_from_thread_to_thread) {
     must(kept->close());
     kept.reset();
   }).join();
+}
+
+// Receives of many connections, which complete whenever the engine runs: by whoever has it.
+TEST(ThreadRules, a_pool_of_receives_goes_from_thread_to_thread) {
+  constexpr std::uint32_t kThreads = 3, kTurns = 20;
+  test::Pair pair;
+  std::optional<ReceivePool> pool = must(ReceivePool::create(pair.engine, {.device = &pair.server}));
+  pair.server_options.receive_pool = &*pool;
+  std::array<Connection, 2> near{pair.connect(), pair.connect()};
+  const MemoryRegion inbox = must(pair.server.allocate_memory(64));
+  std::uint32_t received = 0;
+  Operation kept;  // submitted again by its callback, on whichever thread that is
+  kept.on_done([&](Operation& self) {
+    if (!self.result()) return;
+    ++received;
+    self.submit();
+  });
+  pool->receive(kept, inbox.local(0, 32));
+  std::mutex turn;
+  on_threads(kThreads, [&](std::size_t) {
+    for (std::uint32_t n = 0; n < kTurns && !failed(); ++n) {
+      const std::lock_guard lock(turn);
+      Operation own = pool->receive(inbox.local(32, 32));
+      const std::uint32_t before = received;
+      for (Connection& each : near) must(each.send_inline(test::bytes_of("one of two")).wait());
+      must(own.wait(Duration::seconds(60)));
+      EXPECT_TRUE(pair.engine.run_until([&] { return received > before; }, Duration::seconds(60)));
+    }
+  });
+  EXPECT_EQ(received, kThreads * kTurns);
+  std::thread([&] {
+    for (Connection& each : near) must(each.close());
+    pair.accepted.clear();
+    pool.reset();
+  }).join();
+  test::expect_error(kept.result(), ErrorCode::Flushed, "destroyed here");
+}
+
+// A network in virtual time: it, its hosts and all that is made on them, one thread at a time.
+TEST(ThreadRules, a_network_in_virtual_time_goes_from_thread_to_thread) {
+  constexpr std::uint64_t kThreads = 3, kTurns = 20;
+  testing::VirtualNetwork network = must(testing::VirtualNetwork::create(1, {.loss = 0.05}));
+  const testing::VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  std::optional<Connection> far_end;
+  server.engine().spawn([](Listener& from, std::optional<Connection>& to) -> Task<void> {
+    to = must(co_await from.async_accept());
+  }(listener, far_end));
+  Connection near = must(Connection::connect(client.engine(), "10.0.0.1:7471"));
+  const MemoryRegion cell = must(server.device().allocate_memory(8));
+  std::mutex turn;
+  on_threads(kThreads, [&](std::size_t) {
+    for (std::uint64_t n = 0; n < kTurns && !failed(); ++n) {
+      const std::lock_guard lock(turn);
+      must(near.fetch_and_add(cell.remote(), 1).wait());
+      must(network.run(client, [](ProgressEngine& engine) -> Task<void> {
+        co_await engine.sleep(Duration::milliseconds(1));
+      }(client.engine())));
+    }
+  });
+  EXPECT_EQ(must(near.fetch_and_add(cell.remote(), 0).wait()).value, kThreads * kTurns);
 }
 
 // stop() from any thread, and from several; the rest is the engine's.
