@@ -2,6 +2,8 @@
 // A channel's life: making, ending, keep-alive. The way of operations stands in channel_operations.cc.
 #include "async/channel.h"
 
+#include <utility>
+
 #include "async/describe.h"
 #include "async/receive_pool_state.h"
 #include "device/queue_pair_steps.h"
@@ -74,6 +76,7 @@ Channel::~Channel() {
     static_cast<void>(device_.context().destroy_qp(qpn_));
   }
   expect_keep_alive(Instant::never());
+  end_keep_alive();
   if (registered_) engine_.remove_channel(key_);
   if (cells_registered_) static_cast<void>(device_.context().deregister_memory(cells_key_));
   if (shard_ != nullptr) AttachedDevice::release(*shard_, promised_);
@@ -172,24 +175,27 @@ void Channel::check_alive() {
 }
 
 // Each channel keeps its own time, however late it is looked at: together they would be too many at once.
-bool Channel::keep_alive(Instant now) {
+void Channel::keep_alive(Instant now) {
   const Duration every = options_.keep_alive;
   const std::int64_t missed = every > Duration{} ? (now - next_keep_alive_).ns / every.ns : 0;
   const bool wants_more = !end_ && every > Duration{};
   expect_keep_alive(wants_more ? next_keep_alive_ + every * (missed + 1) : Instant::never());
-  if (end_) return false;
-  const bool silent = !heard_ && sends_in_flight() == 0 && !keep_alive_out_;
+  if (end_) return;
+  const bool silent = !heard_ && sends_in_flight() == 0 && keep_alive_out_ == 0;
   heard_ = false;
-  if (!silent) return false;
+  if (!silent) return;
   SendRequest request;
   request.id = id_of(kKeepAlive);
   request.opcode = SendOpcode::RdmaWrite;
-  keep_alive_out_ = static_cast<bool>(ops_->post_send({&request, 1}));
-  return true;
+  if (ops_->post_send({&request, 1})) keep_alive_out_ = engine_.keep_alive_window().take(now);
+}
+
+void Channel::end_keep_alive() {
+  if (keep_alive_out_ != 0) engine_.keep_alive_window().give_back(std::exchange(keep_alive_out_, 0));
 }
 
 void Channel::complete_keep_alive(const Completion& completion) {
-  keep_alive_out_ = false;
+  end_keep_alive();
   if (completion.status == CompletionStatus::Success || completion.status == CompletionStatus::Flushed)
     return;
   end(End::Failed, Error(to_error_code(completion.status),

@@ -96,7 +96,7 @@ class Channel final : public OperationQueue, private EventHandler {
   bool completes_in(const CompletionShard& shard) const override;
   void handle_completion(const Completion& completion) override;
   void tend() override;
-  bool keep_alive(Instant now) override;
+  void keep_alive(Instant now) override;
 
  private:
   Channel(EngineState& engine, AttachedDevice& device, const ChannelOptions& options, Owner& owner);
@@ -109,6 +109,7 @@ class Channel final : public OperationQueue, private EventHandler {
   Refusal post_receive(Operation& operation, std::uint32_t slot);
   Result<ScatterGather> atomic_cell(std::uint32_t slot);
   void complete_keep_alive(const Completion& completion);
+  void end_keep_alive();
   void complete(Operation& operation, const Completion& completion, std::uint32_t slot);
   Refusal refused(const Operation& operation, PostStatus status) const;
   std::string subject(const Operation& operation) const;
@@ -152,7 +153,7 @@ class Channel final : public OperationQueue, private EventHandler {
   std::optional<End> end_;
   std::unique_ptr<Error> reason_;
   std::unique_ptr<Error> reported_;  // an event said so; a completion may still know better
-  bool keep_alive_out_ = false;
+  std::uint64_t keep_alive_out_ = 0;  // its mark in the engine's window
   bool heard_ = true;  // something completed since the last look
   bool wants_owner_ = false;
   bool tells_when_sent_ = false;

@@ -19,7 +19,7 @@ bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap;
 }  // namespace
 
 bool Channel::has_nothing_out() const {
-  return sends_.in_flight() + receives_.in_flight() == 0 && !keep_alive_out_;
+  return sends_.in_flight() + receives_.in_flight() == 0 && keep_alive_out_ == 0;
 }
 
 // ---- Operations.
@@ -216,7 +216,7 @@ bool Channel::fail_what_is_lost() {
       if (engine.channel_of(key) != this) return false;
     }
   }
-  keep_alive_out_ = false;
+  end_keep_alive();
   return true;
 }
 

@@ -338,19 +338,10 @@ void EngineState::move_keep_alive(Instant from, Instant to, std::uint32_t key) {
   leave_wait();
 }
 
-// After a while without turns all are due at once: more of them than a socket holds would be lost, and again when they
-// are repeated.
 bool EngineState::keep_alive_due() {
-  constexpr int kMost = 64;
-  constexpr Duration kPause = Duration::milliseconds(1);
   const Instant current = now();
   bool any = false;
-  for (int sent = 0; next_keep_alive() <= current; any = true) {
-    if (sent == kMost)
-      keep_alives_from_ = current + kPause;
-    else if (channel_of(keep_alives_.begin()->second)->keep_alive(current))
-      ++sent;
-  }
+  for (; next_keep_alive() <= current; any = true) channel_of(keep_alives_.begin()->second)->keep_alive(current);
   return any;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "async/keep_alive_window.h"
 #include "async/operation_list.h"
 #include "async/resumptions.h"
 #include "base/fifo.h"
@@ -119,6 +120,7 @@ class EngineState {
   // It wants Channel::keep_alive() at another time than it said, and says so again in it; never() is not at all.
   // From time to time it allocates nothing.
   void move_keep_alive(Instant from, Instant to, std::uint32_t key);
+  KeepAliveWindow& keep_alive_window() { return keep_alive_window_; }
 
   // ---- For what calls its user, who may run the engine, which then calls inside. Of more than that many inside each
   // other none begins: a stack is finite. `tick` goes on when one of them has returned.
@@ -237,7 +239,8 @@ class EngineState {
   bool tend_wanted();
   bool keep_alive_due();
   Instant next_keep_alive() const {
-    return keep_alives_.empty() ? Instant::never() : std::max(keep_alives_.begin()->first, keep_alives_from_);
+    return keep_alives_.empty() ? Instant::never()
+                                : std::max(keep_alives_.begin()->first, keep_alive_window_.opens_at());
   }
   Instant next_due() const {
     return std::min({next_deadline_, next_keep_alive(), resumptions_.next_due()});
@@ -265,7 +268,7 @@ class EngineState {
   };
   Fifo<Tend> tend_soon_;
   std::set<std::pair<Instant, std::uint32_t>> keep_alives_;  // when, and the channel's key
-  Instant keep_alives_from_;  // none before
+  KeepAliveWindow keep_alive_window_;
   // Completions taken from a queue and not yet dispatched. A nested run goes on where the outer one stands.
   std::array<Completion, 64> batch_;
   std::size_t batch_next_ = 0, batch_end_ = 0;

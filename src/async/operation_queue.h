@@ -36,7 +36,7 @@ class OperationQueue {
   virtual bool completes_in(const CompletionShard& shard) const = 0;
   virtual void handle_completion(const Completion& completion) = 0;
   virtual void tend() = 0;
-  virtual bool keep_alive(Instant /*now*/) { return false; }
+  virtual void keep_alive(Instant /*now*/) {}
 
  protected:
   using Refusal = std::unique_ptr<Error>;  // null: none
