@@ -9,6 +9,39 @@
 
 namespace verbena {
 
+// While the callback runs, which may start the operation once more, run the engine, throw, and destroy *this; or while
+// somebody waits, and a callback may. An awaiter goes on behind the outermost callback, when the operation is done for
+// good.
+class Operation::Calling {
+ public:
+  enum class From { Callback, Wait };
+  Calling(Operation& operation, From from)
+      : operation_(operation),
+        outer_(std::exchange(operation.calling_, this)),
+        inside_callback_(outer_ != nullptr && outer_->has_callback_),
+        has_callback_(inside_callback_ || from == From::Callback) {}
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+  ~Calling() {
+    if (destroyed_) {
+      if (outer_ != nullptr) outer_->destroyed_ = true;
+      return;
+    }
+    operation_.calling_ = outer_;
+    const bool over = has_callback_ && !inside_callback_ && operation_.done();
+    if (over && operation_.awaiter_ != nullptr) operation_.awaiter_->resumption_.make_ready();
+  }
+  bool destroyed_it() const { return destroyed_; }
+
+ private:
+  friend class Operation;
+  Operation& operation_;
+  bool destroyed_ = false;
+  Calling* const outer_;
+  const bool inside_callback_;
+  const bool has_callback_;  // itself or further out
+};
+
 // In its place: what is put together elsewhere could be copied only when all its parts have reached the cache.
 Operation::Request& Operation::request(SendOpcode opcode, Segments local, SendFlags flags) {
   VERBENA_REQUIRE(!in_flight(), "starts an Operation that is in flight: wait until it is done, or take another");
@@ -38,7 +71,7 @@ Operation::~Operation() {
   if (state_ == State::Failing) queue_->withdraw(*this);
   if (state_ == State::Posted) queue_->engine().drain_until([this] { return done(); });
   if (queue_ != nullptr) queue_->forget(*this);
-  if (destroyed_ != nullptr) *destroyed_ = true;
+  if (calling_ != nullptr) calling_->destroyed_ = true;
   if (awaiter_ == nullptr) return;
   awaiter_->operation_ = nullptr;
   awaiter_->resumption_.make_ready();
@@ -66,35 +99,10 @@ void Operation::settle() {
   if (awaiter_ != nullptr) awaiter_->resumption_.make_ready();
 }
 
-// While the callback runs, which may start the operation once more, run the engine, throw, and destroy *this; or while
-// somebody waits, and a callback may. An awaiter goes on behind it, when the operation is done for good.
-class Operation::Calling {
- public:
-  explicit Calling(Operation& operation)
-      : operation_(operation), outer_(std::exchange(operation.destroyed_, &destroyed_)) {}
-  Calling(const Calling&) = delete;
-  Calling& operator=(const Calling&) = delete;
-  ~Calling() {
-    if (destroyed_) {
-      if (outer_ != nullptr) *outer_ = true;
-      return;
-    }
-    operation_.destroyed_ = outer_;
-    const bool over = outer_ == nullptr && operation_.done();
-    if (over && operation_.awaiter_ != nullptr) operation_.awaiter_->resumption_.make_ready();
-  }
-  bool destroyed_it() const { return destroyed_; }
-
- private:
-  Operation& operation_;
-  bool destroyed_ = false;
-  bool* const outer_;
-};
-
 void Operation::end() {
   if (call_ == nullptr) return settle();
   finish();
-  const Calling calling(*this);
+  const Calling calling(*this, Calling::From::Callback);
   call_(*this);
 }
 
@@ -143,7 +151,7 @@ Result<OperationOutcome> Operation::wait() {
   if (state_ == State::Idle)
     return Error(ErrorCode::WrongState, "wait for an operation that was never started");
   if (done()) return result();
-  const Calling calling(*this);
+  const Calling calling(*this, Calling::From::Wait);
   queue_->engine().run_until([&] { return calling.destroyed_it() || done(); });
   if (calling.destroyed_it())
     return Error(ErrorCode::Cancelled, "wait for an operation: a callback destroyed it meanwhile");

@@ -23,6 +23,8 @@ struct PendingRequest final : EventHandler {
   // The peer that has no answer yet is told no; or, when the listener has gone, that nobody listens, and tries again.
   ~PendingRequest() override {
     if (spent) return;
+    // Who took it says no, with his listener or after it.
+    if (waits_in == nullptr && !gone) static_cast<void>(device.context().reject(id, {}));
     device.connections.erase(static_cast<std::uint64_t>(id));
     static_cast<void>(device.context().destroy_connection(id));
   }

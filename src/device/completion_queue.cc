@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/assert.h"
 #include "provider/provider.h"
 
 namespace verbena {
@@ -25,7 +26,11 @@ CompletionQueue& CompletionQueue::operator=(CompletionQueue&& other) noexcept {
 CompletionQueue::~CompletionQueue() { release(); }
 
 void CompletionQueue::release() {
-  if (context_ != nullptr) static_cast<void>(context_->destroy_cq(provider::CqId{id_}));
+  if (context_ != nullptr) {
+    const auto gone = context_->destroy_cq(provider::CqId{id_});
+    VERBENA_REQUIRE(gone || gone.error().code() != ErrorCode::Busy,
+                    "destroys a CompletionQueue before a QueuePair that completes there");
+  }
   context_ = nullptr;
 }
 

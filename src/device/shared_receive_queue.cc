@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/assert.h"
 #include "provider/provider.h"
 
 namespace verbena {
@@ -25,7 +26,11 @@ SharedReceiveQueue& SharedReceiveQueue::operator=(SharedReceiveQueue&& other) no
 SharedReceiveQueue::~SharedReceiveQueue() { release(); }
 
 void SharedReceiveQueue::release() {
-  if (context_ != nullptr) static_cast<void>(context_->destroy_srq(provider::SrqId{id_}));
+  if (context_ != nullptr) {
+    const auto gone = context_->destroy_srq(provider::SrqId{id_});
+    VERBENA_REQUIRE(gone || gone.error().code() != ErrorCode::Busy,
+                    "destroys a SharedReceiveQueue before a QueuePair that takes receives from it");
+  }
   context_ = nullptr;
 }
 

@@ -13,8 +13,11 @@ namespace verbena::messaging {
 inline constexpr Duration kLookInterval = Duration::microseconds(1);
 // Who waits from the engine looks less and less often, up to that.
 inline constexpr Duration kLongestLookInterval = Duration::microseconds(16);
-// For who was refused and may try again, or not.
-inline constexpr Duration kLongestTryInterval = Duration::milliseconds(4);
+// For who was refused, tries again when woken, or not: a part of the time since the first refusal, and up to that.
+inline constexpr int kTryIntervalPart = 8;
+inline constexpr Duration kLongestTryInterval = Duration::milliseconds(125);
+// Who has not tried for so long will be told no more.
+inline constexpr Duration kTryPatience = Duration::seconds(1);
 // Of a program that polls, before it drives the engine, which takes as long: looks into the memory of one sender, with
 // a pause between two.
 inline constexpr std::size_t kLooksPerRun = 16;

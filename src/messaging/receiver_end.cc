@@ -366,7 +366,8 @@ void ReceiverEnd::reap(const Calling& calling) {
     if (!std::exchange(peer.fenced_, true)) handle_fenced(peer);
     has_cut_off_ = has_cut_off_ || !peer.told_;
     if (!is_empty(peer)) continue;
-    if (!peer.told_ && (end_depth_ == Nested::kMost || !engine_.may_call(tick_))) continue;
+    if (!std::exchange(peer.ended_, true)) count_end(peer);
+    if (!peer.told_ && on_peer_end_ && (end_depth_ == Nested::kMost || !engine_.may_call(tick_))) continue;
     if (!peer.told_)
       tell_end(peer, calling);
     else if (peer.outstanding_ == 0)
@@ -377,16 +378,23 @@ void ReceiverEnd::reap(const Calling& calling) {
   }
 }
 
-void ReceiverEnd::tell_end(ReceiverPeer& peer, const Calling& calling) {
-  peer.told_ = true;
+// Whoever waits for messages goes by that, though on_peer_end() comes later.
+void ReceiverEnd::count_end(const ReceiverPeer& peer) {
   const Result<void> how = end_of(peer);
   counters_.peers_lost += !how;
   const std::uint64_t lost = counters_.peers_lost;
   const std::string all = lost == 0 ? "all senders have closed" : "no sender is left; lost: " + std::to_string(lost);
   last_error_ = how ? Error(ErrorCode::Disconnected, all) : how.error();
   ++ended_;
+}
+
+void ReceiverEnd::tell_end(ReceiverPeer& peer, const Calling& calling) {
+  peer.told_ = true;
+  const auto f = on_peer_end_;
+  if (!f) return;
+  const Result<void> how = end_of(peer);
   const Nested nested(engine_, end_depth_, calling);
-  if (const auto f = on_peer_end_) (*f)(peer.id(), how);
+  (*f)(peer.id(), how);
 }
 
 }  // namespace verbena::messaging

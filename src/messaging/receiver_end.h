@@ -62,6 +62,7 @@ class ReceiverPeer {
   bool doomed_ = false;  // cut off by this end
   std::optional<std::uint64_t> doomed_in_;  // runs drained when it was looked at first since
   bool fenced_ = false;
+  bool ended_ = false;  // counted as such
   bool told_ = false;
   std::optional<Error> error_;  // why it was cut off; none when it closed
 };
@@ -251,6 +252,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void cut_off(ReceiverPeer& peer, Error error);
   bool has_end_to_tell() const;
   Result<void> end_of(const ReceiverPeer& peer) const;
+  void count_end(const ReceiverPeer& peer);
   void tell_end(ReceiverPeer& peer, const Calling& calling);
   void serve();
   void serve_waiting();

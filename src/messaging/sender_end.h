@@ -211,6 +211,7 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   void serve_freeing();
   void call_back(const Calling& calling);
   bool has_room_for_refused();
+  Duration try_interval() const;
   void look_again();
 
   EngineState& engine_;
@@ -233,7 +234,8 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   std::uint32_t refused_bytes_ = kNoneRefused, refused_buffer_bytes_ = kNoneRefused;
   bool refused_commit_ = false;
   std::uint32_t awaited_bytes_ = kNoneRefused;  // of who tries, and sleeps in between, until there may be room
-  Duration try_interval_;
+  std::uint64_t sent_when_refused_ = 0;
+  Instant refused_at_, tried_at_;  // first, with so many sent; and last
   // How often those were cancelled that wait for memory: who drives the engine meanwhile stands in no list.
   std::uint32_t freeings_cancelled_ = 0;
   MessageId freed_ = 0, told_freed_ = 0;

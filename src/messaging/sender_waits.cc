@@ -107,10 +107,12 @@ void SenderEnd::count_refusal(SendStatus status, std::uint32_t bytes) {
 // Who tries again when the engine wakes up would sleep where no completion announces room.
 void SenderEnd::await_another_try(std::uint32_t bytes) {
   if (!has_silent_room()) return;
-  const bool is_first = !is_try_awaited();
+  const bool is_first = !is_try_awaited() || sent_when_refused_ != counters_.messages;
   awaited_bytes_ = bytes;
+  tried_at_ = engine_.now();
   if (!is_first) return;
-  try_interval_ = kLookInterval;
+  sent_when_refused_ = counters_.messages;
+  refused_at_ = tried_at_;
   look_again();
 }
 
@@ -318,7 +320,7 @@ bool SenderEnd::has_room_for_refused() {
   const bool waits_for_room = refused_bytes_ != kNoneRefused || !waits_for_buffer;
   const bool room = waits_for_room && fits(refused_bytes_);
   const bool buffer_room = waits_for_buffer && fits(refused_buffer_bytes_);
-  if (state_ == State::Open && (room != waits_for_room || buffer_room != waits_for_buffer)) want_room();
+  if (state_ == State::Open && !room && !buffer_room) want_room();
   return has_buffer() && (room || (buffer_room && !buffers_.all_taken()));
 }
 
@@ -333,7 +335,8 @@ void SenderEnd::call_back(const Calling& calling) {
     if (calling.destroyed_it()) return;
     if (freed_ > told_freed_) touch();
   }
-  if (is_try_awaited() && has_room_for(awaited_bytes_)) awaited_bytes_ = kNoneRefused;
+  if (is_try_awaited() && (has_room_for(awaited_bytes_) || engine_.now() - tried_at_ > kTryPatience))
+    awaited_bytes_ = kNoneRefused;
   room_held_by_rate_ = false;
   if (!on_room_ || room_depth_ == Nested::kMost || !engine_.may_call(tick_)) return;
   const bool may_go = has_room_for_refused();
@@ -349,6 +352,11 @@ void SenderEnd::call_back(const Calling& calling) {
   if (!calling.destroyed_it() && on_room_) touch();
 }
 
+Duration SenderEnd::try_interval() const {
+  const Duration part{(engine_.now() - refused_at_).ns / kTryIntervalPart};
+  return std::clamp(part, kLookInterval, kLongestTryInterval);
+}
+
 // What no completion announces must be looked for, as long as somebody waits for it. Whether the limit on their rate
 // holds messages up is what was found when they were refused: it may let them go by now, and nobody else would say so.
 void SenderEnd::look_again() {
@@ -356,8 +364,7 @@ void SenderEnd::look_again() {
   if (looks()) {
     // Who tries may not come back.
     const bool waits = is_room_awaited() || !is_try_awaited();
-    if (!waits) try_interval_ = std::min(try_interval_ * 2, kLongestTryInterval);
-    return tick_.make_ready_at(engine_.now() + (waits ? kLookInterval : try_interval_));
+    return tick_.make_ready_at(engine_.now() + (waits ? kLookInterval : try_interval()));
   }
   const bool is_held = waiting_.empty()
                            ? room_held_by_rate_

@@ -185,6 +185,28 @@ TEST(Await, a_coroutine_goes_on_behind_a_callback_that_runs_the_engine) {
   EXPECT_FALSE(was_inside);
 }
 
+// wait() is no callback: what awaits the same operation goes on, and others may wait for that.
+TEST(Await, a_coroutine_goes_on_while_somebody_waits_for_its_operation) {
+  Wired w;
+  Operation receive = w.far_end().receive(w.there.local());
+  int told = 0;
+  receive.on_done([&](Operation&) { ++told; });
+  bool resumed = false;
+  w.engine.spawn([](Operation& of, bool& done) -> Task<void> {
+    must(co_await of);
+    done = true;
+  }(receive, resumed));
+  Operation other = w.far_end().send(w.there.local(0, 8)), answer = w.near.receive(w.here.local());
+  other.on_done([&](Operation&) {
+    const Operation sent = w.near.send_inline(test::bytes_of("what it waits for"));
+    EXPECT_TRUE(w.engine.run_until([&] { return resumed; }, Duration::seconds(10)));
+  });
+  must(receive.wait());
+  EXPECT_TRUE(w.engine.run_until([&] { return other.done(); }, Duration::seconds(10)));
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(resumed);
+}
+
 TEST(Await, a_callback_that_throws_lets_the_coroutine_behind_it_go_on) {
   Wired pair;
   Operation write;

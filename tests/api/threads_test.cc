@@ -188,6 +188,29 @@ TEST(Threads, a_client_whose_listener_goes_while_it_calls_is_refused) {
   client.join();
 }
 
+// Who has taken a request says no by dropping it, though his listener went first.
+TEST(Threads, a_client_whose_request_was_taken_and_dropped_is_rejected) {
+  Device server = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(server));
+  std::optional<Listener> listener = must(Listener::create(engine));
+  const std::string address = listener->address().to_string();
+  std::atomic<bool> over{false};
+  std::thread client([&] {
+    Device device = must(Device::open());
+    ProgressEngine its_engine = must(ProgressEngine::create(device));
+    test::expect_error(Connection::connect(its_engine, address, patient()), ErrorCode::Rejected);
+    over = true;
+    engine.wake();
+  });
+  std::optional<ConnectionRequest> request;
+  const auto taken = [&] { return (request = listener->poll_request()).has_value(); };
+  EXPECT_TRUE(engine.run_until(taken, Duration::seconds(30)));
+  listener.reset();
+  request.reset();
+  EXPECT_TRUE(engine.run_until([&] { return over.load(); }, Duration::seconds(30)));
+  client.join();
+}
+
 TEST(Threads, a_callback_may_destroy_a_connection_that_the_peer_has_closed_meanwhile) {
   std::string address;
   std::atomic<bool> listens{false}, go{false}, closed{false};

@@ -102,5 +102,25 @@ TEST(Nesting, of_many_ends_ends) {
   EXPECT_LE(deepest, 1024);
 }
 
+// One whose callback cannot be called yet has ended all the same.
+TEST(NestingOfEnds, leaves_nobody_waiting_who_receives_until_the_last_has_gone) {
+  constexpr int kSenders = kDeepest + 8;
+  const Options options{.max_message_bytes = 64, .depth = 4, .max_senders = kSenders};
+  Ends ends{Way{Kind{messaging::Protocol::SendReceive}, PathChoice::Local}, options};
+  std::vector<Sender> senders;
+  for (int i = 0; i < kSenders; ++i) senders.push_back(ends.connect());
+  int deepest = 0, depth = 0, returned = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>&) {
+    deepest = std::max(deepest, ++depth);
+    const auto message = ends.receiver->receive(kPatience);
+    EXPECT_NE(message.error().code(), ErrorCode::DeadlineExceeded);
+    --depth;
+    ++returned;
+  });
+  senders.clear();
+  EXPECT_TRUE(ends.engine.run_until([&] { return returned == kSenders; }, kPatience));
+  EXPECT_LE(deepest, kDeepest);
+}
+
 }  // namespace
 }  // namespace verbena

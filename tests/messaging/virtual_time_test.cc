@@ -98,5 +98,44 @@ TEST_P(InVirtualTime, one_seed_repeats_a_run) {
   EXPECT_EQ(hashes[0], hashes[1]);
 }
 
+// By a protocol whose room no completion announces.
+struct SilentRoom {
+  static Options options() {
+    return {.kind = {messaging::Protocol::BufferedRead},
+            .max_message_bytes = 256,
+            .ring_bytes = 4096,
+            .max_senders = 1,
+            .connection = {.keep_alive = Duration{}}};
+  }
+  VirtualWorld world{1, {}};
+  Program program{world, options()};
+  ProgressEngine& engine = program.here.engine();
+};
+
+TEST(RefusedInVirtualTime, sender_that_tries_again_is_woken_as_soon_after_many_refusals_as_after_one) {
+  SilentRoom room;
+  room.program.receiver->on_message([](const Message&) {});
+  const Instant begin = room.engine.now();
+  for (int refused = 0; refused < 300; ++refused) {
+    const auto sent = [&] { return static_cast<bool>(room.program.sender->try_send(text_of_message(0, 0, 200))); };
+    while (sent()) continue;
+    ASSERT_TRUE(room.engine.run_until(sent, kPatience));
+  }
+  EXPECT_LT(room.engine.now() - begin, Duration::milliseconds(300));
+}
+
+TEST(RefusedInVirtualTime, sender_that_does_not_try_again_is_looked_after_for_a_second) {
+  SilentRoom room;
+  while (room.program.sender->try_send(text_of_message(0, 0, 200))) continue;
+  const auto wakes = [&](Duration time) {
+    int count = 0;
+    room.engine.run_until([&] { return ++count, false; }, time);
+    return count;
+  };
+  EXPECT_GT(wakes(Duration::milliseconds(500)), 10);
+  wakes(Duration::seconds(2));
+  EXPECT_LE(wakes(Duration::seconds(20)), 3);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -180,7 +180,7 @@ class [[nodiscard]] Operation {
   Operation* next_ = nullptr;
   Instant deadline_ = Instant::never();
   Awaiter* awaiter_ = nullptr;  // the coroutine that waits for it
-  bool* destroyed_ = nullptr;   // while the callback runs, or somebody waits
+  Calling* calling_ = nullptr;  // while the callback runs, or somebody waits
   Request request_;
   OperationOutcome outcome_;
   std::unique_ptr<Error> error_;

@@ -56,8 +56,8 @@ class ConnectionRequest {
 
 // Listens on a port of a device's address.
 //
-// Lifetime: the engine and the device outlive it; connections it accepted do not need it. Destruction rejects requests
-// not yet taken. Threads: the engine's.
+// Lifetime: the engine and the device outlive it; connections it accepted do not need it. Who waits there
+// untaken is told that nobody listens (ConnectionRefused), as one would be who comes later. Threads: the engine's.
 class Listener {
  public:
   // Errors: AddressInUse (the port is listened on), InvalidArgument, ResourceExhausted.

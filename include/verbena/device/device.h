@@ -43,7 +43,8 @@ struct DeviceEvent {
 // An open device. One process may open several, at one address or at several; each is driven by itself. So a program
 // of many threads gives each a device and an engine, and they share nothing but the address.
 //
-// Lifetime: outlives everything made on it. Moving it keeps all of that valid. Destruction ends what is left.
+// Lifetime: outlives everything made on it. Moving it keeps all of that valid. A program that destroys it
+// before its memory, queues or engine ends with words that say so.
 // Threads: any, unless a method says otherwise. Nothing here calls user code.
 // Source: the first provider that has the wanted device; src/provider/registry.cc lists them.
 class Device {

@@ -135,7 +135,8 @@ class Receiver {
   bool disconnect(PeerId peer);
   std::size_t peers() const;
   // Runs f(peer, how) from the engine once for each sender: no error when it closed and all it sent has
-  // arrived, else why it was lost. Messages of it may still wait.
+  // arrived, else why it was lost. Messages of it may still wait. f may run the engine, which calls it inside, up to 32
+  // calls deep: the next then comes when one of them has returned.
   void on_peer_end(std::function<void(PeerId, const Result<void>&)> f);
 
   // ---- Messages. Looks at the memory first; finding nothing, drives the engine once and looks again.
