@@ -70,6 +70,14 @@ def verbs(op, test, iterations, path="lo", size=8, wait="busy"):
     return run
 
 
+def plain(run):
+    """The same by programs of -O2 alone."""
+    def run_plainly(lab):
+        with lab.built_plainly():
+            return run(lab)
+    return run_plainly
+
+
 def message(protocol, test, size, iterations, path="local", depth=64, batch=1, name=None):
     """A message protocol; `name`: of the bandwidth's further figures."""
     def run(lab):
@@ -271,6 +279,8 @@ def _messages():
     return found
 
 
+PLAIN = ("udp-send-8B", "udp-write-8B", "udp-send-8B-rate", "udp-send-1MiB", "udp-write-1MiB", "udp-read-1MiB")
+
 FIGURES = {
     **_local(),
     **_messages(),
@@ -323,6 +333,7 @@ FIGURES = {
     "ucx-tcp-put-bw": ucx("ucp_put_bw", MIB, 1500),
     "ucx-tcp-get-bw": ucx("ucp_get", MIB, 800),
 }
+FIGURES |= {f"plain-{figure}": plain(FIGURES[figure]) for figure in PLAIN}
 
 
 def _local_rows():
@@ -402,6 +413,11 @@ def _rows():
         yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", "veth-udp-pingpong", "<= 1.3")
         for peer in ("veth-tcp-pingpong", ucx_peer):
             yield Row(f"veth.{op}.8B.latency", "us", f"veth-{op}-8B", peer, "<= 1")
+    for op in ("send", "write"):
+        yield Row(f"plain.udp.{op}.8B.latency", "us", f"plain-udp-{op}-8B", f"udp-{op}-8B", "<= 1.05")
+    yield Row("plain.udp.send.8B.rate", "M/s", "plain-udp-send-8B-rate", "udp-send-8B-rate", ">= 0.95")
+    for op in ("send", "write", "read"):
+        yield Row(f"plain.udp.{op}.1MiB.bandwidth", "GB/s", f"plain-udp-{op}-1MiB", f"udp-{op}-1MiB", ">= 0.95")
     yield Row("udp.write.1MiB.system-calls", "1/MiB", "udp-write-1MiB-calls")
     yield Row("library.connections.rate", "1/s", "connections", goal=">= 1000")
     yield Row("local.connections.rate", "1/s", "local-connections", goal=">= 1000")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of a measurement, two at a time, and waits for the machine to be quiet."""
+import contextlib
 import os
 import resource
 import shutil
@@ -46,8 +47,9 @@ def _own_s():
 
 
 class Lab:
-    def __init__(self, binaries):
+    def __init__(self, binaries, plain):
         self._binaries = binaries.resolve()
+        self._plain = plain.resolve()
         self._budget_s = QUIET_BUDGET_S
         self._namespace = None
         self._veth = None
@@ -61,6 +63,15 @@ class Lab:
             if holder:
                 holder.stdin.close()  # its cat ends, and the namespaces with it
                 holder.wait()
+
+    @contextlib.contextmanager
+    def built_plainly(self):
+        """Programs are those of the plain tree meanwhile."""
+        tuned, self._binaries = self._binaries, self._plain
+        try:
+            yield
+        finally:
+            self._binaries = tuned
 
     def program(self, name):
         path = self._binaries / name

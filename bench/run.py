@@ -143,6 +143,7 @@ def main():
     p.add_argument("--runs", metavar="N", type=int, default=5, help="rounds (default 5)")
     p.add_argument("--list", action="store_true", help="name the rows and leave")
     p.add_argument("--bin", default=ROOT / "build/release/bin", type=Path, help=argparse.SUPPRESS)
+    p.add_argument("--plain-bin", default=ROOT / "build/plain/bin", type=Path, help=argparse.SUPPRESS)
     a = p.parse_args()
     rows = [r for r in figures.ROWS if wanted(r, a.only)]
     if not rows:
@@ -158,7 +159,7 @@ def main():
         return 0
     if len(os.sched_getaffinity(0)) < 2:
         print("fewer than two CPUs: two polling processes share one, and the figures mean little", file=sys.stderr)
-    with Lab(a.bin) as lab:
+    with Lab(a.bin, a.plain_bin) as lab:
         rounds = measure(lab, rows, a.runs)
     results = [evaluate(r, rounds) for r in rows]
     table(results)
