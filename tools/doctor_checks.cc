@@ -28,12 +28,30 @@ namespace fs = std::filesystem;
 // What the software device asks of each socket.
 constexpr std::uint64_t kWantedBufferBytes = 8u << 20;
 constexpr std::uint32_t kWantedInterfaceMtu = 4200;  // 4096 of payload and every header
+constexpr std::uint32_t kEthernetMtu = 1500;         // what any network takes
+constexpr std::uint32_t kLargestPathMtu = 4096;
 
 std::string first_line(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return printable(line);
+}
+
+std::string way_to_larger_packets(const DeviceInfo& info) {
+  const std::string command = "ip link set dev " + printable(info.interface_name) + " mtu ";
+  if (info.interface_mtu >= kEthernetMtu)
+    return fmt::format("Where the whole network takes jumbo frames, as root: {}{}", command, kWantedInterfaceMtu);
+  return fmt::format("As root: {0}{1}; where the whole network takes jumbo frames: {0}{2}", command, kEthernetMtu,
+                     kWantedInterfaceMtu);
+}
+
+// Another device may do, too.
+std::string way_to_use(const DeviceInfo& info) {
+  if (!info.port_active)
+    return fmt::format("As root: ip link set dev {} up; or use another device.", printable(info.interface_name));
+  if (info.active_mtu == 0) return way_to_larger_packets(info) + "; or use another device.";
+  return "End the program that holds the port, or use another device.";
 }
 
 void examine_devices(std::vector<Finding>& findings) {
@@ -49,16 +67,14 @@ void examine_devices(std::vector<Finding>& findings) {
     if (info.usable) {
       findings.push_back({"address", Health::Good, name + ": " + printable(info.reason), ""});
     } else {
-      // Another device may do; that none does is a finding of its own.
-      findings.push_back({"address", Health::Advice, name + ": " + printable(info.reason),
-                          "Bring the interface up, end the program that holds the port, or use another device."});
+      // That no device at all is usable is a finding of its own.
+      findings.push_back({"address", Health::Advice, name + ": " + printable(info.reason), way_to_use(info)});
     }
-    if (!info.usable || info.interface_mtu >= kWantedInterfaceMtu) continue;
+    if (!info.usable || info.active_mtu >= kLargestPathMtu) continue;
     findings.push_back({"MTU", Health::Advice,
-                        fmt::format("{}: MTU {} carries {} bytes of payload per packet, and 4096 are possible", name,
-                                    info.interface_mtu, info.active_mtu),
-                        fmt::format("Where the whole network takes jumbo frames: ip link set dev {} mtu {}",
-                                    printable(info.interface_name), kWantedInterfaceMtu)});
+                        fmt::format("{}: MTU {} carries {} bytes of payload per packet, and {} are possible", name,
+                                    info.interface_mtu, info.active_mtu, kLargestPathMtu),
+                        way_to_larger_packets(info)});
   }
 }
 
