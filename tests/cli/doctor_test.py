@@ -182,6 +182,8 @@ def who_holds_the_port_is_named(setting):
             check(one["what_to_do"] == "End the program that holds the port, or use another device.", f"{bound}: {one}")
         named = [one for one in findings if "is held by process" in one["found"] and one["subject"] == "address"]
         check(len(named) == len(kept), f"{bound}: others are held, too: {named}")
+        good = [one for one in about(findings, "address", "") if one["health"] == "good"]
+        check(len(good) == len(addresses) - len(kept), f"{bound}: the others are free: {findings}")
         network.text_says(named)
         opening, = about(findings, "opening", "")
         check((opening["health"] == "good") == opens, f"{bound}: {opening}")

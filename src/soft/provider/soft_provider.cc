@@ -33,9 +33,11 @@ std::vector<udp::UdpSocketRow> port_holders() {
   return rows;
 }
 
+// Of the IPv4 wildcard IPv6 knows nothing.
 bool is_held(const std::vector<udp::UdpSocketRow>& holders, const Gid& address) {
-  return std::any_of(holders.begin(), holders.end(),
-                     [&](const auto& row) { return row.is_wildcard() || row.address == address; });
+  return std::any_of(holders.begin(), holders.end(), [&](const auto& row) {
+    return row.address == address || (row.is_wildcard() && (address.is_ipv4() || !row.address.is_ipv4()));
+  });
 }
 
 void judge(DeviceInfo& info, const LocalAddress& local, const std::vector<udp::UdpSocketRow>& holders,

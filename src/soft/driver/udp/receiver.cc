@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/system_call.h"
+#include "soft/driver/udp/socket_options.h"
 
 namespace verbena::soft::udp {
 namespace {
@@ -22,6 +23,7 @@ struct Notes {
   std::size_t segment_bytes = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = wire::Path{}.hop_limit;
+  std::uint32_t flow_label = 0;
 };
 
 template <class T>
@@ -44,6 +46,8 @@ Notes read_notes(msghdr& header) {
       notes.traffic_class = static_cast<std::uint8_t>(payload_of<int>(item));
     } else if ((level == IPPROTO_IP && type == IP_TTL) || (level == IPPROTO_IPV6 && type == IPV6_HOPLIMIT)) {
       notes.hop_limit = static_cast<std::uint8_t>(payload_of<int>(item));
+    } else if (level == IPPROTO_IPV6 && type == kIpv6FlowInfo) {
+      notes.flow_label = ntohl(payload_of<std::uint32_t>(item)) & 0xfffff;
     }
   }
   return notes;
@@ -222,6 +226,7 @@ void Receiver::read(std::size_t slot) {
   path.destination_port = port_;
   path.traffic_class = notes.traffic_class;
   path.hop_limit = notes.hop_limit;
+  path.flow_label = notes.flow_label;
   read_of(path, slot);
   if (notes.segment_bytes != 0) trains_[slot].segment_bytes = notes.segment_bytes;
 }

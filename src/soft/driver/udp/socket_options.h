@@ -17,11 +17,13 @@ struct SocketOptions {
   bool segmentation = true;  // UDP_SEGMENT
   bool coalescing = true;    // UDP_GRO
   std::uint8_t hop_limit = 64;
-  // Whether arrivals tell their traffic class and hop limit, at some 50 ns each; otherwise their paths say 0
-  // and 64. What is sent then carries the identifications that its trains say.
+  // Whether arrivals tell their traffic class, hop limit and flow label, at some 50 ns each; otherwise their paths say
+  // 0, 64 and 0. What is sent then carries the identifications that its trains say.
   bool report_ip_fields = false;
   unsigned busy_poll_us = 0;  // SO_BUSY_POLL; ignored where the kernel refuses
 };
+
+constexpr int kIpv6FlowInfo = 11;  // IPV6_FLOWINFO of linux/in6.h, which netinet/in.h excludes
 
 inline bool set_option(int fd, int level, int name, int value) {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0;

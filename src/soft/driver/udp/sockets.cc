@@ -74,6 +74,7 @@ void SocketSet::report_ip_fields(bool on) {
   const int level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
   set_option(receive_fd(), level, ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT, on ? 1 : 0);
   set_option(receive_fd(), level, ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS, on ? 1 : 0);
+  if (!ipv4) set_option(receive_fd(), level, kIpv6FlowInfo, on ? 1 : 0);
 }
 
 }  // namespace verbena::soft::udp
