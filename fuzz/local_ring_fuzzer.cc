@@ -52,6 +52,8 @@ class HostileMemory {
   void store_head(std::uint64_t value) { peer_->head = value; }
   std::uint64_t load_header(std::uint32_t offset) const { return peer_->seen(at(offset)); }
   void expect(std::uint32_t /*offset*/) const {}
+  bool try_load(std::uint32_t offset, std::uint64_t& value) const { return value = load_header(offset), next(); }
+  bool try_store(std::uint32_t offset, std::uint64_t value) { return store_header(offset, value), next(); }
   void store_header(std::uint32_t offset, std::uint64_t value) { at(offset) = value; }
   void publish_header(std::uint32_t offset, std::uint64_t value) { at(offset) = value; }
   std::uint64_t load_sleeping() const { return peer_->seen(peer_->sleeping); }
@@ -59,6 +61,8 @@ class HostileMemory {
   void fence() {}
 
  private:
+  // Seldom it is gone.
+  bool next() const { return peer_->next() < 0xf8; }
   std::uint64_t& at(std::uint32_t offset) const {
     VERBENA_ASSERT(offset % 8 == 0 && offset < kCapacity);
     return peer_->data[offset / 8];
@@ -81,7 +85,7 @@ void run(std::span<const std::uint8_t> input) {
   while (!peer.input.empty()) {
     const std::uint8_t what = peer.next();
     const std::uint64_t before = peer.loads;
-    switch (what % 5) {
+    switch (what % 7) {
       case 0:
         if (const auto at = producer.try_reserve(1 + what % 7, what % (max_payload_bytes(kCapacity) + 1)))
           check_inside(*at, what % (max_payload_bytes(kCapacity) + 1));
@@ -102,6 +106,22 @@ void run(std::span<const std::uint8_t> input) {
       case 3:
         consumer.release();
         break;
+      case 4: {
+        std::array<std::uint64_t, 9> words{};
+        const bool put = producer.try_put(1 + what % 3, what % 73, words);
+        VERBENA_ASSERT(!put || producer.state() == RingState::Open);
+        break;
+      }
+      case 5: {
+        std::array<std::uint64_t, 4> words{};
+        if (const auto record = consumer.peek_short(1 + what % 3, words)) {
+          VERBENA_ASSERT(record->payload_bytes <= sizeof words && consumer.peek() == record);
+          check_inside(record->offset, record->payload_bytes);
+          if (what % 2 == 0) consumer.pop();
+          if (what % 4 == 0) consumer.pass_padding();
+        }
+        break;
+      }
       default:
         sleeper.announce();
     }

@@ -122,11 +122,12 @@ class World {
         now_ = now_ + Duration::microseconds(what);
         if (transport_->deadline() <= now_) transport_->handle_timeout(now_);
     }
-    turn();
+    turn((what & 32) != 0);
   }
 
-  void turn() {
-    transport_->handle_records(now_);
+  void turn(bool shorts) {
+    if (!shorts || !transport_->take_short(now_)) transport_->handle_records(now_);
+    if (shorts && transport_->emit_short()) transport_->follow_short(now_);
     if (transport_->ready(now_)) transport_->emit(now_);
     transport_->check_invariants();
     count();

@@ -108,6 +108,10 @@ class Nic final {
   static constexpr Duration kUsedLately = Duration::milliseconds(2);
   static constexpr std::size_t kFewRings = 2;
   bool is_quiet(Qpn qpn) const;
+  // Instead of that, where who polls waits: takes a short message that came, if any. What else there is to do waits for
+  // catch_up() or handle_records().
+  bool take_short(Instant now);
+  void catch_up(Instant now);
   // A short look at those that are watched: true when handle_records() would find nothing.
   bool rings_look_empty() const;
   // `others_sleep`: on this ring, too, until a signal comes.
@@ -237,6 +241,7 @@ class Nic final {
   void wake_peer(Qp& qp);
   void schedule_local(Instant now, Qp& qp);
   bool read_ring(Instant now, Qp& qp);
+  void follow_ring(Instant now, Qp& qp, bool anything);
   void watch(Instant now, Qp& qp);
   bool quieten(Instant now, Qp& qp);
   void handle_local_timeout(Instant now, Qp& qp);
@@ -284,6 +289,7 @@ class Nic final {
   std::array<List, kListCount> lists_;
   std::vector<Timer> timers_;  // binary heap, earliest first
   std::atomic<Qp*> doorbells_{nullptr};
+  Qp* put_off_ = nullptr;  // take_short() took something there
   Psn management_psn_;
 };
 

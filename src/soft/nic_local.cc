@@ -123,6 +123,7 @@ void Nic::let_go(Qp& qp) {
   qp.local->link.reset();
   --attached_;
   for (const ListKind kind : {kWatched, kLocalReady, kToWake}) remove(kind, qp);
+  if (put_off_ == &qp) put_off_ = nullptr;
 }
 
 void Nic::leave_path(Qp& qp, bool destroyed) {
@@ -280,7 +281,24 @@ void Nic::take_back_of_all(RKey rkey) {
   for (const auto& [number, qp] : qps_) take_back(*qp, rkey);
 }
 
+bool Nic::take_short(Instant now) {
+  if (put_off_ != nullptr) return false;
+  for (Qp* qp = lists_[kWatched].first; qp != nullptr; qp = qp->hooks[kWatched].next) {
+    if (!qp->local->transport.take_short(now)) continue;
+    put_off_ = qp;
+    return true;
+  }
+  return false;
+}
+
+void Nic::catch_up(Instant now) {
+  if (put_off_ == nullptr) return;
+  follow_ring(now, *std::exchange(put_off_, nullptr), true);
+  settle_broken_queues(now);
+}
+
 bool Nic::handle_records(Instant now) {
+  catch_up(now);
   bool any = false;
   for (Qp* qp = lists_[kWatched].first; qp != nullptr;) {
     Qp* const next = qp->hooks[kWatched].next;
@@ -302,10 +320,14 @@ bool Nic::rings_look_empty() const {
 
 bool Nic::read_ring(Instant now, Qp& qp) {
   const bool anything = qp.local->transport.handle_records(now);
+  follow_ring(now, qp, anything);
+  return anything;
+}
+
+void Nic::follow_ring(Instant now, Qp& qp, bool anything) {
   if (qp.local->transport.gave_room()) append(kToWake, qp);  // also by padding, in a turn that found nothing
   if (anything) watch(now, qp);
   if (anything || !qp.local->transport.idle()) schedule_local(now, qp);
-  return anything;
 }
 
 void Nic::watch(Instant now, Qp& qp) {

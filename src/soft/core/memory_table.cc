@@ -64,30 +64,11 @@ Result<void> MemoryTable::deregister(LKey lkey) {
   return {};
 }
 
-std::byte* MemoryTable::find(const Table& table, std::uint32_t key, PdId pd, std::uint64_t va, std::uint64_t length,
-                             Access wanted) {
-  if (table.last == nullptr || table.last->first != key) {
-    const auto found = table.find(key);
-    if (found == table.end()) return nullptr;
-    table.last = &*found;
-  }
-  const MemoryRegion& region = table.last->second;
-  if (region.pd != pd || !includes(region.access, wanted)) return nullptr;
-  std::uint64_t limit = region.length;
-  if (planted(PlantedBug::RangeCheckOffByOne)) ++limit;
-  // In subtract form: nothing here can wrap.
-  if (va < region.iova || va - region.iova > limit || length > limit - (va - region.iova)) return nullptr;
-  return region.base + (va - region.iova);
-}
-
-std::byte* MemoryTable::find_local(LKey lkey, PdId pd, std::uint64_t va, std::uint64_t length,
-                                   Access wanted) const {
-  return find(by_lkey_, lkey.value(), pd, va, length, wanted);
-}
-
-std::byte* MemoryTable::find_remote(RKey rkey, PdId pd, std::uint64_t va, std::uint64_t length,
-                                    Access wanted) const {
-  return find(by_rkey_, rkey.value(), pd, va, length, wanted);
+bool MemoryTable::look_up(const Table& table, std::uint32_t key) {
+  const auto found = table.find(key);
+  if (found == table.end()) return false;
+  table.last = &*found;
+  return true;
 }
 
 const MemoryRegion* MemoryTable::region(LKey lkey) const {

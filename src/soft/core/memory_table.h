@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "soft/core/events.h"
+#include "soft/core/planted.h"
 #include "verbena/base/result.h"
 
 namespace verbena::core {
@@ -45,8 +46,12 @@ class MemoryTable {
 
   // The bytes [va, va + length) when `key` names a region of `pd` that covers them and grants `wanted`; else
   // nullptr.
-  std::byte* find_local(LKey lkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
-  std::byte* find_remote(RKey rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const;
+  std::byte* find_local(LKey lkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const {
+    return find(by_lkey_, lkey.value(), pd, va, length, wanted);
+  }
+  std::byte* find_remote(RKey rkey, PdId pd, std::uint64_t va, std::uint64_t length, Access wanted) const {
+    return find(by_rkey_, rkey.value(), pd, va, length, wanted);
+  }
 
   const MemoryRegion* region(LKey lkey) const;
   MemoryRegion* remote_region(RKey rkey);
@@ -60,8 +65,18 @@ class MemoryTable {
   };
 
   std::uint32_t fresh_key(const Table& table);
+  static bool look_up(const Table& table, std::uint32_t key);
   static std::byte* find(const Table& table, std::uint32_t key, PdId pd, std::uint64_t va, std::uint64_t length,
-                         Access wanted);
+                         Access wanted) {
+    if ((table.last == nullptr || table.last->first != key) && !look_up(table, key)) return nullptr;
+    const MemoryRegion& region = table.last->second;
+    if (region.pd != pd || !includes(region.access, wanted)) return nullptr;
+    std::uint64_t limit = region.length;
+    if (planted(PlantedBug::RangeCheckOffByOne)) ++limit;
+    // In subtract form: nothing here can wrap.
+    if (va < region.iova || va - region.iova > limit || length > limit - (va - region.iova)) return nullptr;
+    return region.base + (va - region.iova);
+  }
 
   RandomSource& random_;
   const std::uint32_t max_regions_;

@@ -115,8 +115,7 @@ bool HostDevice::receive(Look look) {
   if (all || !nic_.only_rings() || turns_ - arrival_turn_ < kTurnsOfInterest)
     any = read_port(look == Look::AsNeeded, all);
   if (!hub_) return any;
-  const bool nobody_sleeps = waiter_.until.load() == 0 && service_sleeper_.until.load() == 0;
-  if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, nobody_sleeps) || any;
+  if (all || hub_->any_undecided()) any = hub_->handle_events(turn_, !anyone_sleeps()) || any;
   if (hub_->any_hung_up()) {
     // What the peer sent by the network before it went, as that it goes, comes first.
     constexpr int kMost = 64;
@@ -139,28 +138,45 @@ bool HostDevice::read_port(bool again, bool everywhere) {
 
 // Where records come, all the way round takes longer than the next one: who polls looks a few times.
 bool HostDevice::read_rings(bool again) {
-  bool any = nic_.handle_records(turn_);
   const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
-  for (int looks = expected ? kLooksAtRings : 0; !any && looks != 0; --looks) {
-    spin_pause();
-    if (nic_.rings_look_empty()) continue;
-    any = nic_.handle_records(turn_);
-    if (fault_guard::kCopiesWords) break;  // what looked like something was nothing
-  }
+  bool any = expected && await_record();
+  if (!rest_waits_) any = nic_.handle_records(turn_) || any;
   if (any) record_turn_ = turns_;
   return any;
+}
+
+// True when it took one, which is all of its turn: likely each side waits for the other. But where one is there at once
+// again and again, many are on their way, and a whole turn takes what there is.
+bool HostDevice::await_record() {
+  int looks = kLooksAtRings;
+  for (; nic_.rings_look_empty(); spin_pause())
+    if (--looks == 0) return false;
+  const bool at_once = looks == kLooksAtRings;
+  took_at_once_ = at_once && !took_at_once_;
+  if (anyone_sleeps() || (at_once && !took_at_once_) || !nic_.take_short(turn_)) return false;
+  rest_waits_ = !nic_.event_waits();
+  return true;
 }
 
 bool HostDevice::drive(When when, Look look) {
   begin_turn();
   deferred_.store(0, std::memory_order_relaxed);
+  bool sent_late = false;
+  if (std::exchange(rest_waits_, false)) {
+    nic_.catch_up(turn_);
+    sent_late = finish_turn(true, when);
+  }
   const bool received = receive(look);
+  return rest_waits_ || finish_turn(received, when) || received || sent_late;
+}
+
+bool HostDevice::finish_turn(bool received, When when) {
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool sent = transmit(!received || when == When::Serving, when);
   collect_events();
   if (!received && !sent && capture_) capture_->flush();
-  return received || sent;
+  return sent;
 }
 
 // A few batches at most, however much a peer reads: who let go of the device sees what is left.
@@ -248,6 +264,7 @@ void HostDevice::wake_sleeper_for(Instant deadline) {
 }
 
 void HostDevice::release() {
+  if (!anyone_sleeps()) return owner_.unlock();
   const Instant deadline = nic_.transmit_waits() ? Instant{0} : nic_.next_deadline();
   owner_.unlock();
   wake_sleeper_for(deadline);
@@ -319,7 +336,7 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   if (defer(queues, requests)) {
     nic_.ring_doorbell(queues);
     // Who went to sleep before it rang would not hear it; who goes now looks for it once more.
-    if (waiter_.until.load() != 0 || service_sleeper_.until.load() != 0) drive_while_rung();
+    if (anyone_sleeps()) drive_while_rung();
     return;
   }
   deferred_.store(0, std::memory_order_relaxed);

@@ -129,10 +129,12 @@ class HostDevice final : private DatagramSink {
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   enum class Look { Later, Once, AsNeeded, Everywhere };  // AsNeeded: several times where something is expected
   bool drive(When when, Look look);
+  bool finish_turn(bool received, When when);
   bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
   bool read_port(bool again, bool everywhere);
   bool read_rings(bool again);
+  bool await_record();
   bool transmit(bool found_nothing, When when);
   bool transmit_and_release();
   void send_batch(std::size_t count);
@@ -148,6 +150,7 @@ class HostDevice final : private DatagramSink {
   void release();  // gives the device up, and looks again for doorbells rung meanwhile
   bool drive_while_rung() { return nic_.doorbell_rang() && answer_bells(); }
   bool answer_bells();
+  bool anyone_sleeps() const { return waiter_.until.load() != 0 || service_sleeper_.until.load() != 0; }
   void wake_sleeper_for(Instant deadline);
   void serve();
   // Sleeps on the port until something may be due; the device is not owned.
@@ -190,6 +193,10 @@ class HostDevice final : private DatagramSink {
   unsigned arrival_turn_ = 0;  // when something last came by the port
   unsigned finds_since_sleep_ = 0;  // batches that looks found there since a thread last went to sleep
   unsigned record_turn_ = 0;   // or by a ring
+  // A short message came by a ring, and is likely answered at once: what else belongs to its turn comes first in the
+  // next, of whoever drives.
+  bool rest_waits_ = false;
+  bool took_at_once_ = false;
 
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
   // what is ended there ends there alone.

@@ -571,7 +571,7 @@ TEST(LocalMemory, f30_registered_memory_that_is_gone_ends_the_request_that_meets
 }
 
 TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no_more) {
-  for (int when = 0; when < 3; ++when) {
+  for (int when = 0; when < 5; ++when) {
     Given given;
     Side a(given, 1);
     a.to(QueuePairState::Rts);
@@ -586,6 +586,8 @@ TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no
     a.transport->handle_timeout(now);
     EXPECT_FALSE(when == 0 && a.transport->handle_records(now));
     EXPECT_FALSE(when == 1 && a.transport->emit(now));
+    EXPECT_TRUE(when != 3 || a.transport->emit_short());
+    EXPECT_FALSE(when == 4 && (a.transport->take_short(now) || a.transport->handle_records(now)));
     EXPECT_EQ(a.happened(), Events{AsyncEventType::QpFatal}) << when;
     EXPECT_TRUE(a.transport->finished());
     EXPECT_FALSE(a.transport->ready(now) || a.transport->emit(now) || a.transport->handle_records(now));

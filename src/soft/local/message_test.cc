@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "soft/local/ring.h"
+#include "soft/local/short_send.h"
 
 namespace verbena::local {
 namespace {
@@ -259,6 +261,38 @@ TEST(Message, kinds_outside_the_table_belong_to_nobody) {
 TEST(Message, a_small_SEND_fits_one_line) {
   const Request send = made(SendOpcode::Send, 8, 8);
   EXPECT_LE(kRecordHeaderBytes + head_bytes(send) + 8, kLineBytes);
+}
+
+TEST(LocalMessage, a_short_send_is_the_request_that_it_stands_for_and_nothing_else_is_one) {
+  std::mt19937_64 random(1);
+  int shorts = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    Bytes record;
+    const std::uint32_t bytes = ShortSend::kHeadBytes + static_cast<std::uint32_t>(random() % 100);
+    ShortSend send{static_cast<std::uint32_t>(random()), bytes - ShortSend::kHeadBytes, random() % 2 == 0, 0};
+    if (send.acknowledges) send.acknowledged = static_cast<std::uint16_t>(random());
+    std::uint64_t first = send.first_word(), second = send.second_word();
+    if (random() % 2 == 0) (random() % 2 == 0 ? first : second) ^= std::uint64_t{1} << random() % 64;
+    std::memcpy(record.all.data(), &first, 8);
+    std::memcpy(record.all.data() + 8, &second, 8);
+    Request request;
+    const auto kind = static_cast<std::uint16_t>(RecordKind::Send);
+    const bool parsed = parse(kind, record.first(bytes), request);
+    const auto read = ShortSend::of(first, second, bytes);
+    const bool plain = parsed && request.placement == Placement::InRecord && !request.solicited &&
+                       request.length == request.payload_bytes;
+    ASSERT_EQ(read.has_value(), plain) << std::hex << first << " " << second;
+    if (!read) continue;
+    ++shorts;
+    EXPECT_EQ(read->number, request.number);
+    EXPECT_EQ(read->length, request.length);
+    EXPECT_EQ(read->acknowledges, request.acknowledges);
+    EXPECT_EQ(read->acknowledged, request.acknowledged);
+    Bytes emitted;
+    emit(static_cast<const RequestHead&>(request), emitted.all.data());
+    EXPECT_EQ(std::memcmp(emitted.all.data(), record.all.data(), ShortSend::kHeadBytes), 0);
+  }
+  EXPECT_GT(shorts, 100'000);
 }
 
 }  // namespace

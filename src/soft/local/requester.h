@@ -23,6 +23,9 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
+  // The shortest way of write(), for a SEND of a few bytes that nothing else waits with: it is published, and
+  // await_peer() is due. False: nothing happened, ask write_short(); or the ring is lost.
+  bool put_short();
   // One request that nothing else waits with, short and to be carried in its record: writes that, or fails it;
   // await_peer() is due. False: nothing happened, and write() is to be asked.
   bool write_short();
@@ -45,7 +48,9 @@ class Requester {
   Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
+  core::SendWqe* only_request() const;
   bool is_short(const core::SendWqe& wqe) const;
+  bool load_short(const core::SendWqe& wqe, std::byte* to) const;
   // requester_direct.cc
   const PeerRegion* granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
   const PeerRegion* reach(const core::SendWqe& wqe);

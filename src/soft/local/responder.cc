@@ -58,6 +58,28 @@ bool Responder::handle(Instant now, std::span<const std::byte> record) {
   return true;
 }
 
+bool Responder::store_short(std::uint32_t number, std::span<const std::byte> payload) {
+  if (open_ || not_ready_ || number != expected_) return false;
+  core::QueuePair& qp = link_.qp;
+  if (!qp.open_receive.open) {
+    if (!qp.take_receive(receive_, receive_sges_)) return false;
+    qp.open_receive = {true, receive_.id};
+  }
+  if (receive_.sge_count != 1 || payload.size() > receive_.length) return false;
+  const ScatterGather& sge = receive_sges_[0];
+  std::byte* const to =
+      link_.memory.find_local(sge.lkey, qp.receive_pd(), sge.address, sge.length, Access::LocalWrite);
+  return to != nullptr && core::dma_write(to, payload, true);
+}
+
+void Responder::finish_short(Instant now, std::uint32_t length) {
+  request_.opcode = SendOpcode::Send;
+  request_.solicited = false;
+  request_.immediate = {};
+  request_.length = length;
+  finish(now);
+}
+
 bool Responder::handle_continuation(Instant now, std::span<const std::byte> record) {
   const auto more = parse_continuation(record);
   if (!more || !is_agreed(more->placement)) return false;

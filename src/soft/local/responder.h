@@ -21,6 +21,10 @@ class Responder {
   const RequestHead* read(std::uint16_t kind, std::span<const std::byte> record);
   // What was read. False: no honest peer says that.
   bool handle(Instant now, std::span<const std::byte> record);
+  // The short way of both, for a SEND that came whole: its payload is where it belongs, and finish_short() is due.
+  // False: nothing happened, or a receive was taken for it; read it.
+  bool store_short(std::uint32_t number, std::span<const std::byte> payload);
+  void finish_short(Instant now, std::uint32_t length);
   bool handle_continuation(Instant now, std::span<const std::byte> record);
   // A turn pulls what one record may name, and that record's worth more at most.
   void begin_turn() { pulled_ = 0; }

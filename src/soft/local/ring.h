@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/assert.h"
 #include "soft/local/ring_memory.h"
@@ -98,6 +99,33 @@ class BasicRingProducer {
       memory_.store_header(offset_of(cleared_), 0);
     else
       cleared_ = tail_;  // that is not free, as far as is known
+  }
+
+  // One record of at most a line, alone: reserved, written, and published, also in memory that may be gone. False: it
+  // is to be reserved; or that memory is gone, and the ring is Corrupt.
+  bool try_put(std::uint16_t kind, std::uint32_t payload_bytes, std::span<const std::uint64_t> words) {
+    const RecordHeader header{payload_bytes, kind};
+    const std::uint64_t size = header.size(), slack = Memory::kLine - size;
+    if (state_ != RingState::Open || next_ != tail_ || size > Memory::kLine) return false;
+    if (tail_ + 2 * Memory::kLine - head_ > capacity()) return false;
+    const std::uint32_t at = offset_of(tail_), behind = offset_of(tail_ + Memory::kLine);
+    bool whole = true;
+    for (std::uint32_t i = 0; i < payload_bytes; i += 8)
+      whole = whole && memory_.try_store(at + kRecordHeaderBytes + i, words[i / 8]);
+    if (slack != 0) {
+      const RecordHeader padding{static_cast<std::uint32_t>(slack) - kRecordHeaderBytes, kPaddingKind};
+      whole = whole && memory_.try_store(at + static_cast<std::uint32_t>(size), padding.word());
+    }
+    if (cleared_ != tail_ + Memory::kLine) whole = whole && memory_.try_store(behind, 0);
+    whole = whole && memory_.try_store(at, header.word());
+    next_ = tail_ += Memory::kLine;
+    cleared_ = tail_ + Memory::kLine;
+    if (cleared_ + Memory::kLine - head_ <= capacity())
+      whole = whole && memory_.try_store(offset_of(cleared_), 0);
+    else
+      cleared_ = tail_;
+    if (!whole) state_ = RingState::Corrupt;
+    return whole;
   }
 
   // Whether a record finds room, as far as the consumer was seen to have come.
@@ -193,10 +221,27 @@ class BasicRingConsumer {
     return nullptr;
   }
 
+  // The same for a record of that kind which fits into `words`, and is copied there; also of memory that may be gone.
+  // Null: there is none, or peek() is to be asked.
+  const Record* peek_short(std::uint16_t kind, std::span<std::uint64_t> words) {
+    if (peeked_.kind != kPaddingKind || state_ != RingState::Open) return nullptr;
+    std::uint64_t word = 0;
+    if (!memory_.try_load(offset_of(position_), word)) return nullptr;
+    const RecordHeader header = RecordHeader::of(word);
+    if (header.kind != kind || header.payload_bytes > words.size_bytes() || !is_whole(header, word)) return nullptr;
+    const std::uint32_t offset = offset_of(position_) + kRecordHeaderBytes;
+    for (std::uint32_t i = 0; i < header.payload_bytes; i += 8)
+      if (!memory_.try_load(offset + i, words[i / 8])) return nullptr;
+    peeked_ = {header.kind, offset, header.payload_bytes};
+    memory_.expect(offset_of(line_end_of<Memory>(position_ + header.size())));
+    return &peeked_;
+  }
+
   // Whether padding follows, as it does where a batch ends in a line: it is passed. Looks at no other line.
   bool pass_padding() {
     if (state_ != RingState::Open || position_ % Memory::kLine == 0) return false;
-    const std::uint64_t word = memory_.load_header(offset_of(position_));
+    std::uint64_t word = 0;
+    if (!memory_.try_load(offset_of(position_), word)) return false;
     const RecordHeader header = RecordHeader::of(word);
     if (header.kind != kPaddingKind || !is_whole(header, word)) return false;
     position_ += header.size();
@@ -219,8 +264,11 @@ class BasicRingConsumer {
   }
 
   std::uint64_t released() const { return released_; }
-  // Where peek() looks for a header: 0 there until a record is.
-  const std::byte* awaited() const { return memory_.data() + offset_of(position_); }
+  // A short look, also at memory that may be gone: nothing is there, not even padding.
+  bool looks_empty() const {
+    std::uint64_t word = 1;
+    return memory_.try_load(offset_of(position_), word) && word == 0;
+  }
 
   RingState state() const { return state_; }
   std::uint32_t capacity() const { return memory_.capacity(); }

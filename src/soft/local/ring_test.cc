@@ -176,6 +176,99 @@ TEST(Ring, the_longest_payload_finds_room_wherever_the_ends_stand) {
   }
 }
 
+std::vector<std::uint64_t> words_of(const std::vector<std::uint8_t>& payload) {
+  std::vector<std::uint64_t> words((payload.size() + 7) / 8);
+  if (!payload.empty()) std::memcpy(words.data(), payload.data(), payload.size());
+  return words;
+}
+
+TEST(Ring, what_is_put_at_once_is_what_is_reserved_and_published) {
+  constexpr std::uint32_t kMost = RingMemory::kLine - kRecordHeaderBytes;
+  for (const std::uint32_t bytes : {0u, 1u, 8u, 17u, kMost - 8, kMost - 1, kMost, kMost + 1}) {
+    TestRing ring(1024), other(1024);
+    RingProducer producer(ring.memory()), same(other.memory());
+    RingConsumer consumer(ring.memory()), twin(other.memory());
+    std::vector<std::uint8_t> payload(bytes, 0xa5);
+    payload.resize((bytes + 7) / 8 * 8);
+    for (int round = 0; round < 50; ++round) {
+      SCOPED_TRACE(std::to_string(bytes) + " in round " + std::to_string(round));
+      const bool put = producer.try_put(3, bytes, words_of(payload));
+      ASSERT_EQ(put, bytes <= kMost && same.fits(bytes));
+      if (put) {
+        const auto at = same.try_reserve(3, bytes);
+        ASSERT_TRUE(at);
+        std::memcpy(same.memory().data() + *at, payload.data(), payload.size());
+        same.publish();
+      }
+      EXPECT_EQ(std::memcmp(ring.base(), other.base(), ring_bytes(1024)), 0);
+      EXPECT_EQ(producer.consumed(), same.consumed());
+      if (round % 4 != 3) continue;
+      for (RingConsumer* each : {&consumer, &twin}) {
+        while (each->peek() != nullptr) each->pop();
+        each->release();
+      }
+      if (round % 8 == 3) continue;  // it does not know yet that there is room
+      producer.refresh();
+      same.refresh();
+    }
+  }
+}
+
+TEST(Ring, nothing_is_put_at_once_behind_what_is_reserved) {
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  ASSERT_TRUE(send(producer, 1, {1}));
+  EXPECT_FALSE(producer.try_put(2, 8, words_of({1, 2, 3, 4, 5, 6, 7, 8})));
+  producer.publish();
+  EXPECT_TRUE(producer.try_put(2, 8, words_of({1, 2, 3, 4, 5, 6, 7, 8})));
+}
+
+TEST(Ring, a_short_look_takes_a_record_of_that_kind_whole_and_leaves_any_other) {
+  TestRing ring(1024);
+  RingProducer producer(ring.memory());
+  RingConsumer consumer(ring.memory());
+  std::array<std::uint64_t, 2> words{};
+  EXPECT_TRUE(consumer.looks_empty());
+  EXPECT_FALSE(consumer.peek_short(3, words));
+  for (const std::size_t bytes : {0u, 1u, 8u, 9u, 16u, 17u})
+    for (const std::uint16_t kind : std::initializer_list<std::uint16_t>{3, 4}) {
+      const std::vector<std::uint8_t> payload(bytes, 0x5a);
+      ASSERT_TRUE(send(producer, kind, payload));
+      producer.publish();
+      EXPECT_FALSE(consumer.looks_empty());
+      const Record* const record = consumer.peek_short(3, words);
+      ASSERT_EQ(record != nullptr, kind == 3 && bytes <= 16) << bytes;
+      if (record != nullptr) {
+        EXPECT_EQ(std::memcmp(words.data(), payload.data(), bytes), 0);
+        EXPECT_FALSE(consumer.peek_short(3, words)) << "it is at hand";
+      }
+      const Record* const whole = consumer.peek();
+      ASSERT_NE(whole, nullptr);
+      EXPECT_TRUE(record == nullptr || record == whole);
+      EXPECT_EQ(payload_of(consumer, *whole), payload);
+      consumer.pop();
+      EXPECT_TRUE(consumer.pass_padding());
+      EXPECT_TRUE(consumer.looks_empty());
+      consumer.release();
+      producer.refresh();
+    }
+}
+
+TEST(Ring, F21_a_short_look_leaves_what_no_producer_writes_to_the_long_one) {
+  for (const std::uint64_t word :
+       {std::uint64_t{3} << 32 | 8, ~std::uint64_t{0}, RecordHeader{8, 3}.word() | std::uint64_t{1} << 63}) {
+    TestRing ring(1024);
+    RingConsumer consumer(ring.memory());
+    std::array<std::uint64_t, 16> words{};
+    ring.header(0) = word;
+    EXPECT_FALSE(consumer.peek_short(3, words));
+    EXPECT_EQ(consumer.state(), RingState::Open);
+    EXPECT_FALSE(consumer.peek());
+    EXPECT_EQ(consumer.state(), RingState::Corrupt);
+    EXPECT_FALSE(consumer.peek_short(3, words));
+  }
+}
+
 TEST(Ring, any_mixture_of_lengths_and_batches_arrives_as_it_was_sent) {
   std::mt19937 random(1);
   TestRing ring(1024);
@@ -183,7 +276,7 @@ TEST(Ring, any_mixture_of_lengths_and_batches_arrives_as_it_was_sent) {
   RingConsumer consumer(ring.memory());
   std::deque<std::pair<std::uint16_t, std::vector<std::uint8_t>>> reserved, visible;
   for (int i = 0; i < 200'000; ++i) {
-    switch (random() % 4) {
+    switch (random() % 6) {
       case 0:
       case 1: {
         std::vector<std::uint8_t> payload(random() % 3 == 0 ? random() % (max_payload_bytes(1024) + 1) : random() % 33);
@@ -192,7 +285,26 @@ TEST(Ring, any_mixture_of_lengths_and_batches_arrives_as_it_was_sent) {
         if (send(producer, kind, payload)) reserved.emplace_back(kind, std::move(payload));
         break;
       }
-      case 2:
+      case 2: {
+        std::vector<std::uint8_t> payload(random() % 33, static_cast<std::uint8_t>(i));
+        const auto kind = static_cast<std::uint16_t>(1 + random() % 3);
+        if (producer.try_put(kind, static_cast<std::uint32_t>(payload.size()), words_of(payload)))
+          visible.emplace_back(kind, std::move(payload));
+        break;
+      }
+      case 3: {
+        std::array<std::uint64_t, 4> words{};
+        const auto record = consumer.peek_short(2, words);
+        if (!record) break;
+        ASSERT_FALSE(visible.empty());
+        EXPECT_EQ(visible.front().first, 2);
+        EXPECT_EQ(visible.front().second.size(), record->payload_bytes);
+        EXPECT_EQ(std::memcmp(words.data(), visible.front().second.data(), record->payload_bytes), 0);
+        consumer.pop();
+        visible.pop_front();
+        break;
+      }
+      case 4:
         producer.publish();
         for (auto& record : reserved) visible.push_back(std::move(record));
         reserved.clear();
@@ -219,6 +331,10 @@ TEST(Ring, two_threads_agree) {
   std::thread other([&] {
     RingProducer producer(ring.memory());
     for (std::uint64_t i = 0; i < kRecords;) {
+      if (i % 7 == 0 && producer.try_put(1, 8, {&i, 1})) {
+        ++i;
+        continue;
+      }
       const auto at = producer.try_reserve(1, 8);
       if (!at) {
         producer.publish();
@@ -231,6 +347,13 @@ TEST(Ring, two_threads_agree) {
   });
   RingConsumer consumer(ring.memory());
   for (std::uint64_t i = 0; i < kRecords;) {
+    std::uint64_t word = 0;
+    if (i % 2 == 0 && consumer.peek_short(1, {&word, 1})) {
+      if (word != i) ADD_FAILURE() << word << " instead of " << i;
+      consumer.pop();
+      ++i;
+      continue;
+    }
     const auto record = consumer.peek();
     if (!record) {
       consumer.release();

@@ -280,9 +280,10 @@ class Pair {
     a.transport->attach(now, channel(to_b_, to_a_, of_b, regions_of_b, grants_[0], grants_[1]));
     b.transport->attach(now, channel(to_a_, to_b_, of_a, regions_of_a, grants_[1], grants_[0]));
   }
-  // One turn of a driver; true when something moved. The short way is tried first in every other.
+  // One turn of a driver; true when something moved. Of each side's, the short ways are tried first in every other.
   bool turn(Side& side) {
-    bool moved = side.transport->handle_records(now);
+    const bool took = turns_ / 2 % 2 == 0 && side.transport->take_short(now);
+    const bool moved = took || side.transport->handle_records(now);
     const bool ready = side.transport->ready(now);
     const bool at_once = turns_++ % 2 == 0 && side.transport->emit_short();
     if (at_once) side.transport->follow_short(now);

@@ -37,6 +37,11 @@ struct Faults {
   bool late_room_wake = false;    // and only when it gave back more than there is
 };
 
+// How records that go alone in a line are sent and taken.
+enum class Ways : std::uint8_t { Long, Short, ShortToLong, LongToShort };
+inline bool puts_short(Ways ways) { return ways == Ways::Short || ways == Ways::ShortToLong; }
+inline bool takes_short(Ways ways) { return ways == Ways::Short || ways == Ways::LongToShort; }
+
 struct Access {
   struct Entry {
     std::uint64_t value;
@@ -81,6 +86,11 @@ class MemoryWith {
   void store_head(std::uint64_t value) { current().store(kHead, value, true); }
   void expect(std::uint32_t /*offset*/) const {}
   std::uint64_t load_header(std::uint32_t offset) const { return current().load(kData + offset / 8); }
+  bool try_store(std::uint32_t offset, std::uint64_t value) {
+    value == 0 ? store_header(offset, value) : publish_header(offset, value);
+    return true;
+  }
+  bool try_load(std::uint32_t offset, std::uint64_t& value) const { return value = load_header(offset), true; }
   void store_header(std::uint32_t offset, std::uint64_t value) {
     if (value != 0 || !current().faults->no_end) current().store(kData + offset / 8, value, false);
   }
@@ -116,6 +126,6 @@ struct Outcome {
 enum class Mortal : std::uint8_t { Nobody, Producer, Consumer };
 
 // Walks through all of it.
-Outcome explore(const std::vector<Message>& messages, const Faults& faults, Mortal mortal);
+Outcome explore(const std::vector<Message>& messages, const Faults& faults, Mortal mortal, Ways ways = Ways::Long);
 
 }  // namespace verbena::local::model

@@ -2,10 +2,12 @@
 #include "soft/local/transport.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
+#include "soft/local/short_send.h"
 
 namespace verbena::local {
 
@@ -136,9 +138,32 @@ bool Transport::handle_records(Instant now) {
 }
 
 bool Transport::looks_empty() const {
-  if (!fault_guard::kCopiesWords || !attached()) return false;
-  std::uint64_t header = 1;
-  return fault_guard::copy_word(reinterpret_cast<std::byte*>(&header), link_.channel->in.awaited()) && header == 0;
+  return attached() && link_.channel->in.looks_empty();
+}
+
+bool Transport::take_short(Instant now) {
+  if (!attached() || broken_ || link_.peer_gone || link_.qp.state() != QueuePairState::Rts) return false;
+  if (first_request_awaited_ && !established_said_) return false;
+  std::array<std::uint64_t, ShortSend::kWords> words;
+  RingConsumer& in = link_.channel->in;
+  const Record* const record = in.peek_short(static_cast<std::uint16_t>(RecordKind::Send), words);
+  if (record == nullptr || record->payload_bytes < ShortSend::kHeadBytes) return false;
+  const auto send = ShortSend::of(words[0], words[1], record->payload_bytes);
+  const std::span<const std::byte> bytes{reinterpret_cast<const std::byte*>(words.data()), record->payload_bytes};
+  if (!send || !responder_.store_short(send->number, bytes.subspan(ShortSend::kHeadBytes))) return false;
+  in.pop();
+  in.pass_padding();  // the next look is where the next record would be
+  if (send->acknowledges) acknowledge_short(now, send->acknowledged);
+  if (reads()) responder_.finish_short(now, send->length);
+  return true;
+}
+
+// handle_answer() of that.
+void Transport::acknowledge_short(Instant now, std::uint16_t acknowledged) {
+  if (!completer_.handle_acknowledged(now, acknowledged)) broken_ = true;
+  if (send_.failed || peer_ended_) settle();
+  if (link_.qp.state() == QueuePairState::Error) responder_.stop();
+  if (broken_) break_off();
 }
 
 bool Transport::read_turn(Instant now) {
@@ -296,6 +321,7 @@ bool Transport::emit(Instant now) {
 bool Transport::emit_short() {
   if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
   if (!answers_.empty() && !answers_.is_only_owed()) return false;
+  if (requester_.put_short()) return true;
   bool written = false;
   const bool whole = fault_guard::run([this, &written] {
     written = requester_.write_short();

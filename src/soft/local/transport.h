@@ -50,6 +50,9 @@ class Transport final : private core::RequestRecall {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
+  // Instead of a turn, where one waits: takes a short SEND that came, and does nothing else that can wait until the
+  // next turn. False: nothing happened, ask handle_records().
+  bool take_short(Instant now);
   // What is owed does not wait for a turn that finds nothing.
   void make_owed_due() { responder_.handle_pause(); }
   // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be
@@ -108,6 +111,7 @@ class Transport final : private core::RequestRecall {
   }
   bool read_turn(Instant now);
   void handle_record(Instant now, const Record& record);
+  void acknowledge_short(Instant now, std::uint16_t acknowledged);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   template <class F>

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "soft/local/short_send.h"
 #include "soft/local/test_pair.h"
 
 namespace verbena::local {
@@ -68,6 +69,96 @@ TEST(LocalTransport, a_short_send_alone_goes_the_short_way_and_nothing_else_does
   pair.a.send(6, given.memory_bytes, 8);
   EXPECT_TRUE(goes()) << "its bytes are not registered";
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+}
+
+TEST(LocalTransport, a_plain_send_that_came_whole_is_taken_the_short_way_and_nothing_else_is) {
+  const Given given;
+  Pair pair(given);
+  const auto taken = [&pair] {
+    pair.a.transport->emit(pair.now);
+    return pair.b.transport->take_short(pair.now);
+  };
+  EXPECT_FALSE(taken()) << "nothing came";
+  for (std::uint64_t id = 1; id <= 9; ++id) pair.b.receive(id, 0, 300);
+  for (const std::size_t length : {1u, 8u, 104u}) {
+    pair.a.put(0, pattern(length));
+    pair.a.send(length, 0, length);
+    EXPECT_TRUE(taken()) << length;
+    EXPECT_TRUE(pair.b.holds(0, pattern(length)));
+    const auto received = pair.b.received();
+    ASSERT_EQ(received.size(), 1u);
+    EXPECT_EQ(received[0].byte_count, length);
+    EXPECT_EQ(received[0].opcode, CompletionOpcode::Receive);
+    EXPECT_FALSE(taken());
+  }
+  pair.a.send(2, 0, 105);
+  EXPECT_FALSE(taken()) << "not short";
+  pair.run();
+  pair.a.send(3, 0, 8, SendFlags::Signaled | SendFlags::Solicited);
+  EXPECT_FALSE(taken()) << "it says more";
+  pair.run();
+  pair.a.fetch_or_write(Op::SendWithImmediate, 4, 0, 8, pair.b, 0);
+  EXPECT_FALSE(taken()) << "likewise";
+  pair.run();
+  pair.a.fetch_or_write(Op::RdmaWrite, 5, 0, 8, pair.b, 0);
+  EXPECT_FALSE(taken()) << "not a SEND";
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 8, 104, 2, 3, 4, 5}));
+  EXPECT_EQ(pair.b.received().size(), 3u);
+}
+
+TEST(LocalTransport, what_the_short_way_finds_wrong_with_a_receive_the_long_one_tells) {
+  enum Wrong { None, TooShort, NoKey, TwoPieces };
+  for (const Wrong wrong : {None, TooShort, NoKey, TwoPieces}) {
+    Given given;
+    given.rnr_retry = 0;
+    Pair pair(given);
+    std::array<ScatterGather, 2> local{pair.b.sge(0, wrong == TooShort ? 7 : 4), pair.b.sge(100, 4)};
+    if (wrong == NoKey) local[0] = {pair.b.va(0), 8, LKey{1}};
+    const ReceiveRequest receive{1, {local.data(), wrong == TwoPieces ? 2u : 1u}};
+    if (wrong != None) {
+      ASSERT_TRUE(pair.b.qp->post_receive({&receive, 1}));
+    }
+    pair.a.put(0, pattern(8));
+    pair.a.send(1, 0, 8);
+    pair.a.transport->emit(pair.now);
+    EXPECT_FALSE(pair.b.transport->take_short(pair.now));
+    EXPECT_FALSE(pair.b.transport->take_short(pair.now)) << "again";
+    pair.run();
+    const Status expected = wrong == TwoPieces  ? Status::Success
+                            : wrong == TooShort ? Status::RemoteInvalidRequest
+                            : wrong == NoKey    ? Status::RemoteOperationError
+                                                : Status::RnrRetryExceeded;
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{expected}) << wrong;
+    EXPECT_EQ(pair.b.received().size(), wrong == None ? 0u : 1u) << wrong;
+  }
+}
+
+// It is found by the way, before the message is told of; a message that says what is not true is not told of at all.
+TEST(LocalTransport, r090_a_short_send_acknowledges_what_was_sent) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.receive(2, 0, 8);
+  pair.a.send(1, 0, 8);
+  EXPECT_TRUE(pair.a.transport->emit_short());
+  EXPECT_TRUE(pair.b.transport->take_short(pair.now));
+  pair.b.send(2, 0, 8);
+  EXPECT_TRUE(pair.b.transport->emit_short());
+  EXPECT_TRUE(pair.a.transport->take_short(pair.now));
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+  EXPECT_EQ(ids(pair.a.received()), Ids{2});
+  pair.run();
+  EXPECT_EQ(ids(pair.b.sent()), Ids{2});
+
+  Pair other;
+  other.a.receive(2, 0, 8);
+  RingProducer to_a(other.ring_to_a().memory());
+  ShortSend lie{.length = 8, .acknowledges = true, .acknowledged = 7};
+  const std::array<std::uint64_t, 3> words{lie.first_word(), lie.second_word(), 0};
+  ASSERT_TRUE(to_a.try_put(static_cast<std::uint16_t>(RecordKind::Send), 24, words));
+  EXPECT_TRUE(other.a.transport->take_short(other.now));
+  EXPECT_EQ(other.a.happened(), Events{AsyncEventType::QpFatal});
+  EXPECT_EQ(statuses(other.a.received()), Statuses{Status::Flushed});
 }
 
 TEST(LocalTransport, what_is_owed_is_said_though_the_request_that_would_have_said_it_fails) {

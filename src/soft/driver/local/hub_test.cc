@@ -100,6 +100,81 @@ bool is_signalled(const Side& side) {
   return ::poll(&fd, 1, 0) == 1;
 }
 
+// ---- What is put off
+
+// Two ends on rings, `b` with receives posted.
+class ShortMessages : public ::testing::Test {
+ protected:
+  ShortMessages() {
+    a.connect(b.endpoint());
+    b.connect(a.endpoint());
+    for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+    for (int i = 0; i < 8; ++i) {
+      const ScatterGather to{0x10000, 64, b.region.lkey};
+      const ReceiveRequest receive{1, {&to, 1}};
+      EXPECT_TRUE(b.qp.queues->post_receive({&receive, 1}));
+    }
+  }
+  void send() {
+    const ScatterGather from{0x10000, 8, a.region.lkey};
+    SendRequest request;
+    request.flags = SendFlags::Signaled;
+    request.local = {&from, 1};
+    ASSERT_TRUE(a.qp.queues->post_send({&request, 1}));
+    ASSERT_TRUE(a.nic.emit_post(*a.qp.queues));
+    a.nic.follow_post(a.now, *a.qp.queues);
+  }
+  Side a{1}, b{2};
+};
+
+TEST_F(ShortMessages, one_is_told_at_once_and_acknowledged_when_the_turn_is_caught_up) {
+  send();
+  EXPECT_FALSE(b.nic.rings_look_empty());
+  EXPECT_TRUE(b.nic.take_short(b.now));
+  EXPECT_EQ(b.completions().size(), 1u);
+  EXPECT_TRUE(b.nic.next_deadline().is_never());
+  b.nic.catch_up(b.now);
+  EXPECT_FALSE(b.nic.next_deadline().is_never()) << "an acknowledgement is owed";
+  for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  EXPECT_EQ(a.completions().size(), 1u);
+}
+
+TEST_F(ShortMessages, a_second_one_waits_until_the_first_is_caught_up) {
+  send();
+  EXPECT_TRUE(b.nic.take_short(b.now));
+  send();
+  EXPECT_FALSE(b.nic.take_short(b.now));
+  b.turn();
+  EXPECT_EQ(b.completions().size(), 2u);
+}
+
+TEST_F(ShortMessages, a_queue_pair_that_is_reset_meanwhile_is_not_looked_at_again) {
+  send();
+  EXPECT_TRUE(b.nic.take_short(b.now));
+  b.to(QueuePairState::Reset);
+  b.turn();
+  EXPECT_TRUE(b.completions().empty()) << "Q-053";
+}
+
+TEST_F(ShortMessages, nor_is_one_that_is_destroyed) {
+  send();
+  EXPECT_TRUE(b.nic.take_short(b.now));
+  EXPECT_TRUE(b.nic.destroy_qp(b.qp.qpn));
+  b.nic.catch_up(b.now);
+  b.nic.handle_records(b.now);
+}
+
+TEST_F(ShortMessages, one_that_is_put_into_ERR_says_what_it_owes) {
+  send();
+  EXPECT_TRUE(b.nic.take_short(b.now));
+  b.to(QueuePairState::Error);
+  for (int i = 0; i < 4; ++i) a.turn(), b.turn();
+  EXPECT_EQ(b.completions().size(), 8u);
+  const auto sent = a.completions();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].status, CompletionStatus::Success);
+}
+
 TEST(Hub, who_sleeps_is_woken_for_room_when_it_lacks_any) {
   Side a(1), b(2);
   a.connect(b.endpoint());
