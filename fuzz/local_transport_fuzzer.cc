@@ -141,6 +141,10 @@ class World {
     request.opcode = static_cast<SendOpcode>(script.u8() % 7);
     const ScatterGather word{region_.iova, 8, region_.lkey};
     request.local = {request.opcode >= SendOpcode::CompareAndSwap ? &word : &local, 1};
+    if (posted_ % 2 != 0 && transport_->put_short(request)) {
+      ++posted_;
+      return transport_->follow_short(now_);
+    }
     if (qp_->post_send({&request, 1})) ++posted_;
     transport_->handle_doorbell();
   }

@@ -22,10 +22,19 @@ inline constexpr int kNearCpu = 0;
 inline constexpr int kFarCpu = 1;
 inline constexpr std::uint64_t kMillisecond_ns = 1'000'000;
 
-inline std::uint64_t now_ns() {
+inline std::uint64_t monotonic_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec);
+}
+// ns per tick of the time stamp counter, measured by settle_on() where it has one pace; 0: there is none.
+extern double tick_ns;
+// By that counter where there is one: reading the clock takes a tenth of what is measured by it.
+inline std::uint64_t now_ns() {
+#if defined(__x86_64__)
+  if (tick_ns != 0) return static_cast<std::uint64_t>(static_cast<double>(__builtin_ia32_rdtsc()) * tick_ns);
+#endif
+  return monotonic_ns();
 }
 
 inline void relax() {

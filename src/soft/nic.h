@@ -160,6 +160,8 @@ class Nic final {
   // Instead of that and emit_records(), where it is the short way: it has left, before the clock is read, and
   // follow_post() is due. False: nothing happened.
   bool emit_post(core::QueuePair& queues);
+  // The same with a request that is not posted yet, and is then.
+  bool put_post(core::QueuePair& queues, const SendRequest& request);
   void follow_post(Instant now, core::QueuePair& queues);
   // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
   // finds the device free.
@@ -242,6 +244,7 @@ class Nic final {
   void schedule_local(Instant now, Qp& qp);
   bool read_ring(Instant now, Qp& qp);
   void follow_ring(Instant now, Qp& qp, bool anything);
+  static bool may_leave_at_once(const Qp& qp);
   void watch(Instant now, Qp& qp);
   bool quieten(Instant now, Qp& qp);
   void handle_local_timeout(Instant now, Qp& qp);

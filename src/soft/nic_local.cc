@@ -378,10 +378,18 @@ bool Nic::emit_records(Instant now) {
   return any;
 }
 
+bool Nic::may_leave_at_once(const Qp& qp) {
+  return is_on_rings(qp) && !qp.hooks[kLocalReady].linked && !qp.hooks[kToWake].linked;
+}
+
 bool Nic::emit_post(core::QueuePair& queues) {
   Qp& qp = static_cast<Qp&>(queues);
-  if (!is_on_rings(qp) || qp.hooks[kLocalReady].linked || qp.hooks[kToWake].linked) return false;
-  return qp.local->transport.emit_short();
+  return may_leave_at_once(qp) && qp.local->transport.emit_short();
+}
+
+bool Nic::put_post(core::QueuePair& queues, const SendRequest& request) {
+  Qp& qp = static_cast<Qp&>(queues);
+  return may_leave_at_once(qp) && qp.local->transport.put_short(request);
 }
 
 void Nic::follow_post(Instant now, core::QueuePair& queues) {

@@ -88,7 +88,7 @@ class QueuePair {
   // Puts the queue pair into ERR. `event`: what to tell the application, if anything.
   // All requests still queued end as flushed, in order, one completion each. Of a shared receive queue only
   // what was taken; that no more will be is said once.
-  void enter_error(std::optional<AsyncEventType> event);
+  [[gnu::cold]] void enter_error(std::optional<AsyncEventType> event);
   // Flushes what was posted meanwhile; only in ERR.
   void flush();
   // A receive that was taken for a message that will never end; flushed before the queue.

@@ -50,6 +50,20 @@ class SendQueue {
 
   // The posters' threads.
   PostResult post(std::span<const SendRequest> requests);
+  // One request that takes the place `index`, and begins by `start(length)` before it is there for all to see: who
+  // calls is the device's side, too. False: nothing happened, or it did not begin.
+  template <class Start>
+  bool post_started(std::uint32_t index, const SendRequest& request, Start start) {
+    const SpinGuard guard(lock_, locks_);
+    const bool is_next = posted_.load(std::memory_order_relaxed) == index;
+    std::uint64_t length = 0;
+    if (!is_next || index - retired() >= capacity_ || check(request, &length) != PostStatus::Ok) return false;
+    if (!start(static_cast<std::uint32_t>(length))) return false;
+    fill(index, request, static_cast<std::uint32_t>(length));
+    at(index).started = true;
+    posted_.store(index + 1, std::memory_order_release);
+    return true;
+  }
 
   // Device side: indices run freely, [retired(), posted()) are live.
   std::uint32_t posted() const { return posted_.load(std::memory_order_acquire); }

@@ -159,7 +159,6 @@ bool HostDevice::await_record() {
 }
 
 bool HostDevice::drive(When when, Look look) {
-  begin_turn();
   deferred_.store(0, std::memory_order_relaxed);
   bool sent_late = false;
   if (std::exchange(rest_waits_, false)) {
@@ -287,6 +286,7 @@ bool HostDevice::answer_bells() {
       nic_.handle_doorbells(turn_);
       any = transmit_and_release() || any;
     } else {
+      begin_turn();
       any = drive(When::Polling, Look::AsNeeded) || any;
       release();
     }
@@ -351,6 +351,23 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   drive_while_rung();
 }
 
+bool HostDevice::post_short(core::QueuePair& queues, const SendRequest& request) {
+  if (request.opcode != SendOpcode::Send || !Nic::is_on_rings(queues)) return false;
+  if (gatherer_.load(std::memory_order_relaxed) != std::thread::id{}) return false;
+  const core::SendQueue& queue = queues.send_queue();
+  if (queue.posted() - queue.retired() >= kManyInFlight || !owner_.try_lock()) return false;
+  const bool left = nic_.put_post(queues, request);
+  if (left) {
+    begin_turn();
+    nic_.follow_post(turn_, queues);
+    transmit_and_release();
+  } else {
+    release();
+  }
+  drive_while_rung();
+  return left;
+}
+
 // It makes nothing due: only what others rang for meanwhile is looked after.
 template <class Short>
 bool HostDevice::do_now(core::QueuePair& queues, const Short& request) {
@@ -396,10 +413,11 @@ bool HostDevice::progress() {
   // What a wait found is not answered yet: to find nothing now would acknowledge it ahead of the answer. And who waited
   // likely waits again: its look before a sleep is no long one.
   const Look next = next_look_ == Look::Later ? Look::Once : Look::AsNeeded;
-  const bool any = drive(When::Polling, std::exchange(next_look_, next));
+  begin_turn();
   const bool still = turn_.ns <= lease_until_.load(std::memory_order_relaxed);
   lease_until_.store((turn_ + kLease).ns, std::memory_order_relaxed);
   if (still && turn_.ns > put_off_at_.load(std::memory_order_acquire)) [[unlikely]] put_off_service();
+  const bool any = drive(When::Polling, std::exchange(next_look_, next));
   release();
   drive_while_rung();
   return any;

@@ -65,6 +65,9 @@ class HostDevice final : private DatagramSink {
   // After a post of so many: they leave inline, unless somebody else owns the device, who then sends them, or many are
   // under way, and who polls sends them with what follows.
   void kick(core::QueuePair& queues, std::size_t requests = 1);
+  // Instead of a post and its kick, where nothing else waits: the request leaves, and is posted behind that. False:
+  // nothing happened.
+  bool post_short(core::QueuePair& queues, const SendRequest& request);
   // The next completion there, or the next solicited or failed one, raises an event.
   void arm(core::CompletionQueue& queue, bool solicited_only);
   // Instead of a post, a ShortWrite or ShortRead; see QueuePairOps::write_now(). False too while somebody else owns the
@@ -128,7 +131,7 @@ class HostDevice final : private DatagramSink {
   // The rest is the owner's.
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   enum class Look { Later, Once, AsNeeded, Everywhere };  // AsNeeded: several times where something is expected
-  bool drive(When when, Look look);
+  bool drive(When when, Look look);  // behind begin_turn()
   bool finish_turn(bool received, When when);
   bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
@@ -149,9 +152,9 @@ class HostDevice final : private DatagramSink {
   void step_aside();
   void release();  // gives the device up, and looks again for doorbells rung meanwhile
   bool drive_while_rung() { return nic_.doorbell_rang() && answer_bells(); }
-  bool answer_bells();
+  [[gnu::cold]] bool answer_bells();
   bool anyone_sleeps() const { return waiter_.until.load() != 0 || service_sleeper_.until.load() != 0; }
-  void wake_sleeper_for(Instant deadline);
+  [[gnu::cold]] void wake_sleeper_for(Instant deadline);
   void serve();
   // Sleeps on the port until something may be due; the device is not owned.
   struct Sleeper;
@@ -166,7 +169,7 @@ class HostDevice final : private DatagramSink {
   void wait_virtually(Instant until);
   void park_service();
   void pause_service();
-  void put_off_service();
+  [[gnu::cold]] void put_off_service();
   bool has_event();
   void signal_event_fd();
   void quiet_event_fd();  // under event_mutex_, with no event pending

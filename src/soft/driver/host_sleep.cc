@@ -128,6 +128,7 @@ void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool pack
 // Drives once, then lets the world go on until somebody has something to do.
 void HostDevice::wait_virtually(Instant until) {
   owner_.lock();
+  begin_turn();
   const bool any = drive(When::Serving, Look::Everywhere);
   const Instant next = nic_.next_deadline();
   release();
@@ -144,6 +145,7 @@ void HostDevice::wait_event(Instant until) {
     step_aside();
     owner_.lock();
     waiter_drives_ = true;
+    begin_turn();
     const bool any = drive(When::Serving, std::exchange(look, Look::Once));
     waiter_drives_ = false;
     next_look_ = any ? Look::Later : Look::Once;
@@ -229,6 +231,7 @@ void HostDevice::serve() {
     }
     step_aside();
     owner_.lock();
+    begin_turn();
     const bool any = drive(When::Serving, Look::Everywhere);
     release();
     drive_while_rung();

@@ -28,13 +28,13 @@ class Completer {
   bool is_answerable(const Response& response) const;
   bool acknowledge_before(std::uint32_t index);
   void complete_oldest();
-  void handle_not_ready(Instant now, const Response& response);
-  void handle_refuse(const Response& response);
+  [[gnu::cold]] void handle_not_ready(Instant now, const Response& response);
+  [[gnu::cold]] void handle_refuse(const Response& response);
   bool has_payload();
   void handle_read_data(const Response& response, std::span<const std::byte> payload);
   void handle_atomic_result(const Response& response);
   bool store(std::uint64_t offset, std::span<const std::byte> bytes, bool publish);
-  void fail_oldest(CompletionStatus status, std::uint32_t vendor_error = 0);
+  [[gnu::cold]] void fail_oldest(CompletionStatus status, std::uint32_t vendor_error = 0);
   void begin_period(Instant now);
   core::SendWqe* oldest_started();
   bool is_oldest(std::uint32_t index) const { return index == link_.qp.send_queue().retired(); }

@@ -579,14 +579,15 @@ TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no
     Instant now{1};
     const RingMemory out(pages.data(), 4096), in(pages.data() + ring_bytes(4096), 4096);
     a.transport->attach(now, {RingProducer(out), RingConsumer(in)});
-    a.send(1, 0, 8);
+    if (when != 3) a.send(1, 0, 8);
     if (when == 2) a.transport->emit(now);
     pages.take_away();
     if (when == 2) now = a.transport->deadline();
     a.transport->handle_timeout(now);
     EXPECT_FALSE(when == 0 && a.transport->handle_records(now));
     EXPECT_FALSE(when == 1 && a.transport->emit(now));
-    EXPECT_TRUE(when != 3 || a.transport->emit_short());
+    a.puts_shorts = when == 3;
+    if (when == 3) a.send(1, 0, 8);
     EXPECT_FALSE(when == 4 && (a.transport->take_short(now) || a.transport->handle_records(now)));
     EXPECT_EQ(a.happened(), Events{AsyncEventType::QpFatal}) << when;
     EXPECT_TRUE(a.transport->finished());

@@ -238,51 +238,46 @@ bool Requester::is_short(const SendWqe& wqe) const {
   return is_send && !waits && wqe.length < std::min(kShortBytes, link_.config.pull_from_bytes);
 }
 
-SendWqe* Requester::only_request() const {
-  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return nullptr;
-  core::SendQueue& queue = link_.qp.send_queue();
-  return queue.posted() - state_.current == 1 ? &queue.at(state_.current) : nullptr;
-}
-
-bool Requester::load_short(const SendWqe& wqe, std::byte* to) const {
-  core::SendQueue& queue = link_.qp.send_queue();
-  if (has_flag(wqe.flags, SendFlags::Inline)) {
-    const std::byte* const from = queue.inline_data(state_.current).data();
-    if (wqe.length == 8)  // mostly
-      std::memcpy(to, from, 8);
-    else if (wqe.length != 0)
-      std::memcpy(to, from, wqe.length);
-    return true;
+// Inline bytes are the caller's own.
+bool Requester::load_short(const SendRequest& request, std::uint32_t length, std::byte* to) const {
+  if (length == 0) return true;
+  const ScatterGather& sge = request.local[0];
+  if (!has_flag(request.flags, SendFlags::Inline)) {
+    const std::byte* const from = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, length, Access::None);
+    return from != nullptr && core::dma_read(to, {from, length});
   }
-  if (wqe.sge_count != 1) return false;
-  const ScatterGather& sge = queue.sges(state_.current)[0];
-  const std::byte* const from = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, sge.length, Access::None);
-  return from != nullptr && core::dma_read(to, {from, sge.length});
+  const auto* const from = reinterpret_cast<const std::byte*>(sge.address);
+  length == 8 ? std::memcpy(to, from, 8) : std::memcpy(to, from, length);  // mostly 8
+  return true;
 }
 
-bool Requester::put_short() {
-  SendWqe* const wqe = only_request();
-  if (wqe == nullptr || wqe->opcode != SendOpcode::Send || !is_short(*wqe)) return false;
-  if (wqe->length > ShortSend::kMostBytes || has_flag(wqe->flags, SendFlags::Solicited)) return false;
-  std::array<std::uint64_t, ShortSend::kWords> words;
-  if (!load_short(*wqe, reinterpret_cast<std::byte*>(&words[2]))) return false;
-  ShortSend send{state_.current - state_.first, wqe->length};
-  send.acknowledges = answers_.is_only_owed();
-  if (send.acknowledges) send.acknowledged = static_cast<std::uint16_t>(answers_.number());
-  words[0] = send.first_word();
-  words[1] = send.second_word();
-  const auto kind = static_cast<std::uint16_t>(RecordKind::Send);
-  if (!link_.channel->out.try_put(kind, ShortSend::kHeadBytes + send.length, words)) return false;
-  wqe->started = true;
-  if (send.acknowledges) answers_.settle();
+bool Requester::put_short(const SendRequest& request) {
+  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
+  if (has_flag(request.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
+  const auto put = [&](std::uint32_t length) {
+    if (length > ShortSend::kMostBytes || length >= link_.config.pull_from_bytes) return false;
+    std::array<std::uint64_t, ShortSend::kWords> words;
+    if (length % 8 != 0) words[2 + length / 8] = 0;  // the rest of it goes, too
+    if (!load_short(request, length, reinterpret_cast<std::byte*>(&words[2]))) return false;
+    ShortSend send{state_.current - state_.first, length, answers_.is_only_owed(), 0};
+    if (send.acknowledges) send.acknowledged = static_cast<std::uint16_t>(answers_.number());
+    words[0] = send.first_word();
+    words[1] = send.second_word();
+    const auto kind = static_cast<std::uint16_t>(RecordKind::Send);
+    return link_.channel->out.try_put(kind, ShortSend::kHeadBytes + length, words);
+  };
+  if (!link_.qp.send_queue().post_started(state_.current, request, put)) return false;
+  if (answers_.is_only_owed()) answers_.settle();
   ++state_.current;
   return true;
 }
 
 bool Requester::write_short() {
-  SendWqe* const only = only_request();
-  if (only == nullptr || !is_short(*only)) return false;
-  SendWqe& wqe = *only;
+  core::SendQueue& queue = link_.qp.send_queue();
+  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
+  if (queue.posted() - state_.current != 1) return false;
+  SendWqe& wqe = queue.at(state_.current);
+  if (!is_short(wqe)) return false;
   const Cut cut{kind_of(wqe.opcode), head_bytes(wqe.opcode), wqe.length, 0};
   std::byte* const to = cut.bytes() > link_.max_record_bytes ? nullptr : link_.reserve(cut.kind, cut.bytes());
   if (to == nullptr) return false;

@@ -23,9 +23,9 @@ class Requester {
   // Writes records until work or room ends, or `limit` bytes are written. What can be copied to or from the
   // peer's memory is, instead: that is done then.
   Written write(Instant now, std::uint32_t limit);
-  // The shortest way of write(), for a SEND of a few bytes that nothing else waits with: it is published, and
-  // await_peer() is due. False: nothing happened, ask write_short(); or the ring is lost.
-  bool put_short();
+  // A SEND of a few bytes that is not posted yet and finds nothing else waiting: it is published, and posted behind
+  // that; await_peer() is due. False: it is to be posted; or the ring is lost.
+  bool put_short(const SendRequest& request);
   // One request that nothing else waits with, short and to be carried in its record: writes that, or fails it;
   // await_peer() is due. False: nothing happened, and write() is to be asked.
   bool write_short();
@@ -48,9 +48,8 @@ class Requester {
   Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
-  core::SendWqe* only_request() const;
   bool is_short(const core::SendWqe& wqe) const;
-  bool load_short(const core::SendWqe& wqe, std::byte* to) const;
+  bool load_short(const SendRequest& request, std::uint32_t length, std::byte* to) const;
   // requester_direct.cc
   const PeerRegion* granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted);
   const PeerRegion* reach(const core::SendWqe& wqe);
@@ -74,7 +73,7 @@ class Requester {
   RKey region_to_map(std::span<const ScatterGather> sges) const;
   bool name_payload(const Cut& cut, PieceSet& named);
   void advance(const core::SendWqe& wqe, const Cut& cut);
-  void fail(CompletionStatus status);
+  [[gnu::cold]] void fail(CompletionStatus status);
   bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }
 
   Link& link_;

@@ -72,8 +72,8 @@ class Responder {
   void finish(Instant now);
   void complete_receive(CompletionOpcode opcode);
   void push_fetch();
-  void refuse(Verdict verdict);
-  void fatal(Refusal refusal, AsyncEventType event);
+  [[gnu::cold]] void refuse(Verdict verdict);
+  [[gnu::cold]] void fatal(Refusal refusal, AsyncEventType event);
 
   bool write_fetch(std::uint32_t bytes);
   bool write_response(const Response& response);

@@ -136,7 +136,10 @@ class Requests {
 class Storm {
  public:
   explicit Storm(std::uint64_t seed)
-      : random(seed), pair(given(random, seed)), a(pair.a, pair.b, random), b(pair.b, pair.a, random) {}
+      : random(seed), pair(given(random, seed)), a(pair.a, pair.b, random), b(pair.b, pair.a, random) {
+    pair.a.puts_shorts = random.chance(0.5);
+    pair.b.puts_shorts = random.chance(0.5);
+  }
 
   static Given given(SeededRandom& random, std::uint64_t seed) {
     constexpr std::uint32_t kCapacities[] = {512, 512, 1024, 8192};
@@ -266,6 +269,7 @@ void let_two_threads_agree(bool pulls) {
   std::atomic<int> busy{2};
   SeededRandom random_a(1), random_b(2);
   Requests of_a(pair.a, pair.b, random_a), of_b(pair.b, pair.a, random_b);
+  pair.b.puts_shorts = true;
   const auto drive = [&busy](Side& side, Requests& requests) {
     bool done = false;
     for (std::int64_t time = 0; busy != 0 && !::testing::Test::HasFatalFailure(); ++time) {

@@ -124,6 +124,7 @@ class Side {
   std::uint64_t& word(std::size_t at) { return words_[at / 8]; }
 
   void post(const SendRequest& request) {
+    if (puts_shorts && transport->put_short(request)) return transport->follow_short(*clock);
     EXPECT_EQ(qp->post_send({&request, 1}).status, PostStatus::Ok);
     transport->handle_doorbell();
   }
@@ -186,6 +187,8 @@ class Side {
   core::MemoryRegion region;
   std::unique_ptr<core::QueuePair> qp;
   std::unique_ptr<Transport> transport;
+  bool puts_shorts = false;  // what can leave with its post does
+  const Instant* clock = nullptr;
 
  private:
   std::uint32_t qpn_;
@@ -269,6 +272,7 @@ class Pair {
         b(given_b, 2),
         of_a(a, given_a),
         of_b(b, given_b) {
+    a.clock = b.clock = &now;
     of_a.mirror = &of_b;
     of_b.mirror = &of_a;
     a.to(QueuePairState::Rts);

@@ -321,7 +321,6 @@ bool Transport::emit(Instant now) {
 bool Transport::emit_short() {
   if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
   if (!answers_.empty() && !answers_.is_only_owed()) return false;
-  if (requester_.put_short()) return true;
   bool written = false;
   const bool whole = fault_guard::run([this, &written] {
     written = requester_.write_short();
@@ -331,6 +330,15 @@ bool Transport::emit_short() {
   });
   if (!whole || link_.channel->out.state() == RingState::Corrupt) break_off();
   return written || broken_;
+}
+
+bool Transport::put_short(const SendRequest& request) {
+  if (request.opcode != SendOpcode::Send || has_flag(request.flags, SendFlags::Solicited)) return false;
+  if (request.local.size() != 1 || !attached() || broken_ || link_.peer_gone || peer_ended_) return false;
+  if (link_.qp.state() != QueuePairState::Rts || (!answers_.empty() && !answers_.is_only_owed())) return false;
+  const bool put = requester_.put_short(request);
+  if (!put && link_.channel->out.state() == RingState::Corrupt) break_off();
+  return put;
 }
 
 void Transport::follow_short(Instant now) {

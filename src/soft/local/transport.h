@@ -71,7 +71,7 @@ class Transport final : private core::RequestRecall {
   // The first request is told in RTS as in RTR, where alone R-133 wants it.
   void await_first_request() { first_request_awaited_ = true; }
   // The device puts the queue pair into ERR.
-  void fail(AsyncEventType event);
+  [[gnu::cold]] void fail(AsyncEventType event);
 
   // Nothing is to be written now or later, unless something comes.
   bool idle() const { return requester_.is_idle() && !responder_.owes_answer() && !finished(); }
@@ -94,6 +94,9 @@ class Transport final : private core::RequestRecall {
   // follow_short() is due: time is not looked for before.
   bool emit_short();
   void follow_short(Instant now);
+  // The shortest way, for a SEND of a few bytes that is not posted yet: it is published and posted, and follow_short()
+  // is due. False: it is to be posted.
+  bool put_short(const SendRequest& request);
   Instant deadline() const;
   // In ERR, and the peer was told why: the socket may be closed.
   bool finished() const;
@@ -119,7 +122,7 @@ class Transport final : private core::RequestRecall {
   bool answers_before(bool data) const;
   bool write_turn(Instant now);
   // Nothing of what the peer says counts any more.
-  void break_off();
+  [[gnu::cold]] void break_off();
   void settle();
   void check_drained();
   // The sending side failed: an error of our own ends what the responder still had to say.

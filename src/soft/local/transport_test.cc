@@ -71,6 +71,73 @@ TEST(LocalTransport, a_short_send_alone_goes_the_short_way_and_nothing_else_does
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
 }
 
+TEST(LocalTransport, a_plain_send_of_a_few_bytes_leaves_with_its_post_and_nothing_else_does) {
+  Given given;
+  given.requests = 4;
+  given.max_inline = 64;
+  Pair pair(given);
+  const auto leaves = [&](std::size_t length, SendFlags flags, Op op = Op::Send, std::uint64_t offset = 0) {
+    const bool is_inline = has_flag(flags, SendFlags::Inline);
+    ScatterGather local = pair.a.sge(offset, length);
+    if (is_inline) local.address = reinterpret_cast<std::uint64_t>(pair.a.data());
+    SendRequest request;
+    request.id = length;
+    request.opcode = op;
+    request.flags = flags;
+    request.local = {&local, 1};
+    return pair.a.transport->put_short(request);
+  };
+  for (const SendFlags more : {SendFlags::None, SendFlags::Inline})
+    for (const std::size_t length : {0u, 1u, 8u, 63u}) {
+      pair.a.put(0, pattern(length, 9));
+      pair.b.receive(1, 0, 300);
+      EXPECT_TRUE(leaves(length, SendFlags::Signaled | more));
+      pair.a.transport->follow_short(pair.now);
+      pair.run();
+      EXPECT_TRUE(pair.b.holds(0, pattern(length, 9)));
+      EXPECT_EQ(ids(pair.a.sent()), Ids{length});
+      EXPECT_EQ(pair.b.received().size(), 1u);
+    }
+  EXPECT_FALSE(leaves(105, SendFlags::None));
+  EXPECT_FALSE(leaves(65, SendFlags::Inline)) << "more than may be inline";
+  EXPECT_FALSE(leaves(8, SendFlags::Solicited));
+  EXPECT_FALSE(leaves(8, SendFlags::None, Op::SendWithImmediate));
+  EXPECT_FALSE(leaves(8, SendFlags::None, Op::RdmaWrite));
+  EXPECT_FALSE(leaves(8, SendFlags::None, Op::Send, given.memory_bytes)) << "not registered";
+  EXPECT_EQ(pair.a.qp->send_queue().posted(), 8u);
+  pair.b.receive(1, 0, 300);
+  pair.a.send(1, 0, 8);
+  EXPECT_FALSE(leaves(8, SendFlags::None)) << "another waits";
+  pair.run();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(leaves(8, SendFlags::None));
+  EXPECT_FALSE(leaves(8, SendFlags::None)) << "the queue is full";
+  EXPECT_TRUE(pair.a.go(QueuePairState::Error));
+  EXPECT_FALSE(leaves(8, SendFlags::None));
+}
+
+// r071: what left with its post is sent again from the queue.
+TEST(LocalTransport, r070_r071_what_left_with_its_post_is_there_to_be_sent_again) {
+  for (const bool is_inline : {false, true}) {
+    Given given;
+    given.max_inline = 64;
+    Pair pair(given);
+    pair.a.put(0, pattern(20));
+    ScatterGather local = pair.a.sge(0, 20);
+    if (is_inline) local.address = reinterpret_cast<std::uint64_t>(pair.a.data());
+    SendRequest request;
+    request.flags = is_inline ? SendFlags::Signaled | SendFlags::Inline : SendFlags::Signaled;
+    request.local = {&local, 1};
+    ASSERT_TRUE(pair.a.transport->put_short(request));
+    pair.a.transport->follow_short(pair.now);
+    pair.run();
+    if (is_inline) pair.a.put(0, pattern(20, 5));
+    pair.b.receive(1, 100, 20);
+    EXPECT_TRUE(pair.wait());
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+    EXPECT_TRUE(pair.b.holds(100, pattern(20)));
+  }
+}
+
 TEST(LocalTransport, a_plain_send_that_came_whole_is_taken_the_short_way_and_nothing_else_is) {
   const Given given;
   Pair pair(given);

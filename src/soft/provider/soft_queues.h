@@ -22,6 +22,7 @@ class SoftContext::Qp final : public provider::QueuePairOps {
   Qp(HostDevice& device, core::QueuePair& queues) : device_(device), queues_(queues) {}
 
   PostResult post_send(std::span<const SendRequest> requests) override {
+    if (requests.size() == 1 && device_.post_short(queues_, requests[0])) return {PostStatus::Ok, 1};
     const PostResult result = queues_.post_send(requests);
     if (result.posted != 0) device_.kick(queues_, result.posted);
     return result;
