@@ -80,7 +80,7 @@ std::vector<std::pair<DeviceInfo, LocalAddress>> list_devices(const udp::Address
     info.address = local.gid;
     info.interface_name = local.interface_name;
     info.interface_mtu = local.mtu;
-    info.active_mtu = udp::path_mtu_for(local.mtu);
+    info.active_mtu = udp::path_mtu_for(local);
     info.port_active = local.up;
     judge(info, local, holders, users);
     all.emplace_back(std::move(info), local);

@@ -18,9 +18,9 @@
 namespace verbena::soft::udp {
 namespace {
 
-// Room for IP, UDP, BTH, the longest extended headers, pad and ICRC; what the kernel's Soft-RoCE subtracts
-// too.
-constexpr unsigned kHeaderRoom = 80;
+// Room for IP, UDP, BTH, the longest extended headers (RETH and an immediate), pad and ICRC. Of IPv4 what the kernel's
+// Soft-RoCE subtracts, which has room to spare there, and 4 bytes too few for IPv6.
+constexpr unsigned kHeaderRoomIpv4 = 80, kHeaderRoomIpv6 = 84;
 
 unsigned mtu_of(int fd, const char* interface_name) {
   ifreq request{};
@@ -114,9 +114,10 @@ std::string describe_local_addresses() {
   return text.empty() ? "no address at all" : text;
 }
 
-unsigned path_mtu_for(unsigned interface_mtu) {
+unsigned path_mtu_for(const LocalAddress& local) {
+  const unsigned room = local.gid.is_ipv4() ? kHeaderRoomIpv4 : kHeaderRoomIpv6;
   for (unsigned path_mtu = 4096; path_mtu >= 256; path_mtu /= 2)
-    if (interface_mtu >= path_mtu + kHeaderRoom) return path_mtu;
+    if (local.mtu >= path_mtu + room) return path_mtu;
   return 0;
 }
 

@@ -32,9 +32,9 @@ Result<LocalAddress> find_local_address(const Gid& address);
 // "127.0.0.1 (lo), 192.0.2.1 (eth0)"; addresses of interfaces that are down say so.
 std::string describe_local_addresses();
 
-// Largest RoCE path MTU (256 … 4096, payload bytes) whose packets fit: interface_mtu - 80 >= path MTU.
-// 0 when not even 256 fits.
-unsigned path_mtu_for(unsigned interface_mtu);
+// Largest RoCE path MTU (256 … 4096, payload bytes) whose packets fit its interface: MTU - 80 >= path MTU, or MTU - 84
+// of IPv6. 0 when not even 256 fits.
+unsigned path_mtu_for(const LocalAddress& local);
 
 // A literal address or a host name; the first address of the wanted family.
 Result<Gid> resolve(const std::string& host, AddressFamily family = AddressFamily::Any);

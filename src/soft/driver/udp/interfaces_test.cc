@@ -45,18 +45,36 @@ TEST(Interfaces, foreign_address_is_refused_with_the_list_of_ours) {
   EXPECT_THAT(local.error().context(), HasSubstr("127.0.0.1 (lo"));
 }
 
+unsigned path_mtu_of(unsigned interface_mtu, const Gid& address = Gid::from_ipv4(192, 0, 2, 1)) {
+  LocalAddress local;
+  local.gid = address;
+  local.mtu = interface_mtu;
+  return path_mtu_for(local);
+}
+
 TEST(Interfaces, path_mtu_is_the_largest_that_leaves_80_bytes_for_headers) {
-  EXPECT_EQ(path_mtu_for(65'536), 4'096u);
-  EXPECT_EQ(path_mtu_for(9'000), 4'096u);
-  EXPECT_EQ(path_mtu_for(4'176), 4'096u);
-  EXPECT_EQ(path_mtu_for(4'175), 2'048u);
-  EXPECT_EQ(path_mtu_for(2'128), 2'048u);
-  EXPECT_EQ(path_mtu_for(2'127), 1'024u);
-  EXPECT_EQ(path_mtu_for(1'500), 1'024u);
-  EXPECT_EQ(path_mtu_for(1'103), 512u);
-  EXPECT_EQ(path_mtu_for(336), 256u);
-  EXPECT_EQ(path_mtu_for(335), 0u);
-  EXPECT_EQ(path_mtu_for(0), 0u);
+  EXPECT_EQ(path_mtu_of(65'536), 4'096u);
+  EXPECT_EQ(path_mtu_of(9'000), 4'096u);
+  EXPECT_EQ(path_mtu_of(4'176), 4'096u);
+  EXPECT_EQ(path_mtu_of(4'175), 2'048u);
+  EXPECT_EQ(path_mtu_of(2'128), 2'048u);
+  EXPECT_EQ(path_mtu_of(2'127), 1'024u);
+  EXPECT_EQ(path_mtu_of(1'500), 1'024u);
+  EXPECT_EQ(path_mtu_of(1'103), 512u);
+  EXPECT_EQ(path_mtu_of(336), 256u);
+  EXPECT_EQ(path_mtu_of(335), 0u);
+  EXPECT_EQ(path_mtu_of(0), 0u);
+}
+
+TEST(Interfaces, the_longest_packet_fits_whatever_the_mtu) {
+  const Gid ipv4 = Gid::from_ipv4(192, 0, 2, 1), ipv6 = *Gid::parse("2001:db8::1");
+  constexpr unsigned kUdp = 8, kBth = 12, kReth = 16, kImmediate = 4, kIcrc = 4;
+  for (unsigned mtu = 1'280; mtu < 9'001; ++mtu)
+    for (const Gid& address : {ipv4, ipv6}) {
+      const unsigned ip = address == ipv4 ? 20 : 40;
+      EXPECT_LE(ip + kUdp + kBth + kReth + kImmediate + path_mtu_of(mtu, address) + kIcrc, mtu) << address.to_string();
+    }
+  EXPECT_EQ(path_mtu_of(4'180, ipv6), 4'096u);
 }
 
 TEST(Resolve, takes_literal_addresses_without_asking_anybody) {

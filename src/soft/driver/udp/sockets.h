@@ -29,7 +29,7 @@ class SocketSet {
 
   const Gid& address() const { return local_.gid; }
   const LocalAddress& interface() const { return local_; }
-  unsigned path_mtu() const { return path_mtu_for(local_.mtu); }
+  unsigned path_mtu() const { return path_mtu_for(local_); }
   // As the kernel books it: about double of what was asked, or of net.core.rmem_max.
   unsigned receive_buffer_bytes() const { return receive_buffer_bytes_; }
 
