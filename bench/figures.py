@@ -55,15 +55,16 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     return run
 
 
-def verbs(op, test, iterations, path="lo", size=8, wait="busy"):
+def verbs(op, test, iterations, path="lo", size=8, wait="busy", threads="any"):
     """By verbs. Of a rate 512 are outstanding, posted by 128, with one completion for each list. `wait`: of the peer,
-    too, beside which memory is copied."""
+    too, beside which memory is copied. `threads`: "single", as what UCX measures is."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbs")
         options = ["--transport", "local" if path == "local" else "udp", "--op", op, "--test", test,
-                   "--size", str(size), "--iterations", str(iterations), "--depth", "512", "--list", "128",
-                   "--rcvbuf", str(RCVBUF), "--wait", wait]
+                   "--size", str(size), "--iterations", str(iterations), "--rcvbuf", str(RCVBUF), "--wait", wait,
+                   "--threads", threads]
+        options += ["--depth", "16", "--list", "1"] if test == "latency" else ["--depth", "512", "--list", "128"]
         text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
                         [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else "figure")
@@ -223,6 +224,7 @@ BULK = {"4KiB": (4096, 400000), "64KiB": (65536, 100000), "1MiB": (MIB, 8000), "
 def _local():
     """What goes through the memory of one host, and what is measured beside it."""
     found = {"local-send-8B": verbs("send", "latency", 300000, "local"),
+             "local-send-8B-single": verbs("send", "latency", 300000, "local", threads="single"),
              "local-send-8B-operations": verbena("send", "latency", 8, 300000, path="local"),
              "local-write-8B": verbena("write", "latency", 8, 300000, path="local"),
              "local-send-8B-rate": verbs("send", "rate", 5000000, "local"),
@@ -340,6 +342,7 @@ def _local_rows():
     yield Row("local.send.8B.latency", "us", "local-send-8B", "line", "<= against + 0.3")
     for peer in ("ucx-posix-tag", "ucx-posix-am", "uct-posix-am"):
         yield Row("local.send.8B.latency", "us", "local-send-8B", peer, "<= 1")
+        yield Row("local.send.8B.single-threaded.latency", "us", "local-send-8B-single", peer, "<= 1")
     yield Row("local.send.8B.operations.latency", "us", "local-send-8B-operations", "ucx-posix-tag", "<= 1")
     yield Row("local.send.8B.operations.rate", "M/s", "local-send-8B-operations-rate", "ucx-posix-am-rate", ">= 1")
     yield Row("local.write.8B.latency", "us", "local-write-8B", "line", "<= against + 0.06")

@@ -7,8 +7,9 @@
 //   bench_verbs client --connect ADDRESS:PORT [options]
 // Options, the same on both sides: --transport udp|local  --test latency|rate|bandwidth  --op send|write|read
 //   --size BYTES  --iterations N (but of bandwidth)  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES
-//   --device ADDRESS  --cpu N  --wait busy|event (who is written or read does nothing else); the client also takes
-//   --name METRIC. Output: see the head of run.py; a rate is NAME, in M/s.
+//   --device ADDRESS  --cpu N  --wait busy|event (who is written or read does nothing else)  --threads any|single (see
+//   OpenOptions::single_threaded); the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME,
+//   in M/s.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -24,7 +25,7 @@ namespace {
 
 using namespace verbena;
 
-constexpr std::uint32_t kReceives = 1024;
+constexpr std::uint32_t kReceives = 1024, kFewReceives = 16;  // few, where messages come one by one
 constexpr unsigned kIdleTurns = 1u << 16;
 
 template <class T>
@@ -51,11 +52,11 @@ class End {
         engine_(must(ProgressEngine::create(device_, {wait_mode(given)}))),
         source_(must(device_.allocate_memory(size_))),
         target_(must(device_.allocate_memory(size_))),
-        completions_(must(device_.create_completion_queue(depth_ + kReceives))),
+        completions_(must(device_.create_completion_queue(depth_ + receives_at_once()))),
         pair_(must(device_.create_queue_pair(completions_, pair_options()))),
         from_(source_.local()),
         to_(target_.local()),
-        receives_(kReceives) {
+        receives_(receives_at_once()) {
     const bool sends = !reads_ && !writes_;
     const bool known = test_ == "latency" ? !reads_ : test_ == "rate" ? sends : test_ == "bandwidth" && !sends;
     if (size_ == 0 || !known) usage();
@@ -94,6 +95,7 @@ class End {
     open.device = given.text("device", "");
     open.receive_buffer_bytes = static_cast<std::uint32_t>(given.number("rcvbuf", 0));
     open.path = given.text("transport", "udp") == "local" ? PathChoice::Local : PathChoice::Roce;
+    open.single_threaded = given.text("threads", "any") == "single";
     return open;
   }
   [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }
@@ -102,11 +104,12 @@ class End {
     if (wait != "busy" && wait != "event") usage();
     return wait == "event" ? WaitMode::Event : WaitMode::Busy;
   }
+  std::uint32_t receives_at_once() const { return test_ == "latency" ? kFewReceives : kReceives; }
   QueuePairOptions pair_options() const {
     if (list_ == 0 || list_ > depth_) usage();
     QueuePairOptions options;
     options.capabilities.max_send_requests = depth_;
-    options.capabilities.max_receive_requests = kReceives;
+    options.capabilities.max_receive_requests = receives_at_once();
     if (test_ != "bandwidth") options.capabilities.max_inline_bytes = size_;
     return options;
   }
@@ -263,7 +266,7 @@ int main(int argc, char** argv) {
   if (role != "server" && role != "client") peer::usage("bench_verbs server|client [--option value]...");
   const peer::Options given(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
                             {"transport", "test", "op", "device", "size", "iterations", "depth", "list", "rcvbuf",
-                             "cpu", "connect", "name", "wait"});
+                             "cpu", "connect", "name", "wait", "threads"});
   peer::settle_on(given.integer("cpu", role == "server" ? peer::kFarCpu : peer::kNearCpu));
   End end(given);
   role == "server" ? end.serve() : end.measure(given.text("connect", ""));

@@ -20,6 +20,16 @@ TEST(OwnerLock, has_one_owner) {
   lock.unlock();
 }
 
+TEST(OwnerLock, of_one_thread_at_a_time_has_one_owner_and_nobody_waits) {
+  OwnerLock lock(OwnerLock::Takers::OneThread);
+  lock.lock();
+  EXPECT_FALSE(lock.try_lock());
+  EXPECT_DEATH(lock.lock(), "shared_");
+  lock.unlock();
+  std::thread([&lock] { EXPECT_TRUE(lock.try_lock()); }).join();
+  lock.unlock();
+}
+
 TEST(OwnerLock, whoever_waits_gets_it) {
   constexpr int kThreads = 6, kTimes = 5'000;
   OwnerLock lock;

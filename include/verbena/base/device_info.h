@@ -84,6 +84,10 @@ struct OpenOptions {
   // device, and no descriptor tells that something came: the fd() of its engine is -1, and an engine of several devices
   // looks each millisecond while it sleeps.
   bool service_thread = true;
+  // The program has one thread at a time use the device and all that is made with it, as with UCX's thread mode
+  // "single" or a thread domain of verbs, but for ProgressEngine::wake(). That spares some ten locked instructions a
+  // message, and there is no service thread. Two threads at once are undefined, and mostly end the process.
+  bool single_threaded = false;
 };
 
 // One number the device counted. Names as in the kernel's hw_counters where it has one.

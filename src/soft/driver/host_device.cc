@@ -41,6 +41,7 @@ constexpr std::uint32_t kManyDeferred = 32;
 HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random,
                        std::unique_ptr<Port> port, Options options)
     : time_(options.time),
+      single_threaded_(options.single_threaded),
       random_(std::move(random)),
       nic_(config, *random_),
       hub_(std::move(options.hub)),
@@ -59,8 +60,8 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
     inherited_ = true;
     owner_.let_go();
   });
-  VERBENA_ASSERT(time_ == nullptr || !options.service_thread);
-  if (options.service_thread) service_.start([this] { serve(); });
+  VERBENA_ASSERT(time_ == nullptr || !options.service_thread || single_threaded_);
+  if (options.service_thread && !single_threaded_) service_.start([this] { serve(); });
 }
 
 void HostDevice::open_descriptors() {

@@ -36,7 +36,8 @@ using DeviceEvent = std::variant<core::Event, cm::Event>;
 class HostDevice final : private DatagramSink {
  public:
   struct Options {
-    bool service_thread = true;
+    bool service_thread = true;  // but where single_threaded
+    bool single_threaded = false;  // see OpenOptions
     std::unique_ptr<Capture> capture;  // may be empty
     std::unique_ptr<local::Hub> hub;   // may be empty: all queue pairs go by packets
     std::string path_reason;           // without a hub: why, for people; may be empty
@@ -83,6 +84,7 @@ class HostDevice final : private DatagramSink {
   // Readable while poll_event() has something that no wait_event() returned for. -1 in virtual time.
   int event_fd() const { return time_ == nullptr ? event_fd_ : -1; }
   bool serves_itself() const { return service_.joinable(); }
+  bool is_single_threaded() const { return single_threaded_; }
   // Blocks, driving the device, until an event waits or `until` has come.
   void wait_event(Instant until);
   // Makes the present wait_event() return, or the next unless poll_event() finds nothing before. Safe in signal
@@ -178,6 +180,7 @@ class HostDevice final : private DatagramSink {
   static constexpr Duration kLease = Duration::microseconds(200);
 
   VirtualTime* const time_;
+  const bool single_threaded_;
   const std::unique_ptr<RandomSource> random_;
   Nic nic_;
   const std::unique_ptr<local::Hub> hub_;
@@ -205,7 +208,7 @@ class HostDevice final : private DatagramSink {
   // what is ended there ends there alone.
   bool inherited_ = false;
   std::uint64_t in_child_ = 0;
-  OwnerLock owner_;
+  OwnerLock owner_{single_threaded_ ? OwnerLock::Takers::OneThread : OwnerLock::Takers::AnyThread};
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
   int gathered_records_ = 0;                 // likewise

@@ -17,8 +17,9 @@ core::CqId to_core(CqId cq) { return {static_cast<std::uint32_t>(cq)}; }
 core::SrqId to_core(SrqId srq) { return {static_cast<std::uint32_t>(srq)}; }
 
 template <class Spec>
-core::Posters posters_of(const Spec& spec) {
-  return spec.single_threaded ? core::Posters::OneThread : core::Posters::AnyThread;
+core::Posters posters_of(const HostDevice& device, const Spec& spec) {
+  const bool one = spec.single_threaded || device.is_single_threaded();
+  return one ? core::Posters::OneThread : core::Posters::AnyThread;
 }
 
 }  // namespace
@@ -117,7 +118,8 @@ Result<CqId> SoftContext::create_cq(const provider::CompletionQueueSpec& spec) {
   using Pollers = core::CompletionQueue::Pollers;
   core::CompletionQueue* queue = nullptr;
   auto id = device_->with_nic([&](Nic& nic, Instant) {
-    auto made = nic.create_cq(spec.capacity, spec.single_threaded ? Pollers::OneThread : Pollers::AnyThread);
+    const bool one = spec.single_threaded || device_->is_single_threaded();
+    auto made = nic.create_cq(spec.capacity, one ? Pollers::OneThread : Pollers::AnyThread);
     if (made) queue = nic.cq(*made);
     return made;
   });
@@ -144,7 +146,7 @@ provider::CompletionQueueOps* SoftContext::cq(CqId cq) {
 Result<SrqId> SoftContext::create_srq(const provider::SharedReceiveQueueSpec& spec) {
   core::SharedReceiveQueue* queue = nullptr;
   auto id = device_->with_nic([&](Nic& nic, Instant) {
-    auto made = nic.create_srq(to_core(spec.pd), spec.max_requests, spec.max_segments, posters_of(spec));
+    auto made = nic.create_srq(to_core(spec.pd), spec.max_requests, spec.max_segments, posters_of(*device_, spec));
     if (made) queue = nic.srq(*made);
     return made;
   });
@@ -184,7 +186,7 @@ Result<SoftContext::CreatedQueuePair> SoftContext::create_qp(const provider::Que
   init.receive_cq = to_core(spec.receive_cq);
   init.capabilities = spec.capabilities;
   init.signal_all = spec.signal_all;
-  init.posters = posters_of(spec);
+  init.posters = posters_of(*device_, spec);
   if (spec.srq != SrqId{}) init.srq = to_core(spec.srq);
   auto made = device_->with_nic([&](Nic& nic, Instant) { return nic.create_qp(init); });
   if (!made) return made.error();

@@ -137,6 +137,7 @@ class SoftProvider final : public provider::Provider {
     if (options.local_users) device_options.local_users = *options.local_users;
     if (options.address_users) device_options.address_users = *options.address_users;
     device_options.service_thread = options.service_thread;
+    device_options.single_threaded = options.single_threaded;
     device_options.nic.cm = connection_management();
     auto device = open_udp_device(device_options);
     if (!device) return std::move(device).error();

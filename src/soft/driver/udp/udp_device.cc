@@ -223,6 +223,7 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
                      ", RoCE needs at least 336; choose another address or raise it"};
   HostDevice::Options device_options;
   device_options.service_thread = options.service_thread;
+  device_options.single_threaded = options.single_threaded;
   if (!options.pcap_file.empty()) {
     auto capture = Capture::open(options.pcap_file, result.local.interface_name);
     if (!capture) return std::move(capture).error();

@@ -22,6 +22,7 @@ struct UdpDeviceOptions {
   std::vector<std::uint32_t> local_users;  // likewise
   std::vector<std::uint32_t> address_users;  // likewise
   bool service_thread = true;
+  bool single_threaded = false;  // see OpenOptions
   NicConfig nic;  // address, path MTU and source ports are filled in
 };
 
