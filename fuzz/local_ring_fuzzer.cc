@@ -50,6 +50,7 @@ class HostileMemory {
   std::uint32_t capacity() const { return kCapacity; }
   std::uint64_t load_head() const { return peer_->seen(peer_->head); }
   void store_head(std::uint64_t value) { peer_->head = value; }
+  bool try_store_head(std::uint64_t value) { return store_head(value), next(); }
   std::uint64_t load_header(std::uint32_t offset) const { return peer_->seen(at(offset)); }
   void expect(std::uint32_t /*offset*/) const {}
   bool try_load(std::uint32_t offset, std::uint64_t& value) const { return value = load_header(offset), next(); }
@@ -104,7 +105,10 @@ void run(std::span<const std::uint8_t> input) {
         }
         break;
       case 3:
-        consumer.release();
+        if (what % 2 == 0)
+          consumer.release();
+        else
+          VERBENA_ASSERT(consumer.try_release() || consumer.state() == RingState::Corrupt);
         break;
       case 4: {
         std::array<std::uint64_t, 9> words{};

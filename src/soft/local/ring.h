@@ -263,6 +263,14 @@ class BasicRingConsumer {
     memory_.store_head(released_);
   }
 
+  // The same, also in memory that may be gone: false then, and it is Corrupt.
+  bool try_release() {
+    if (released_ == position_) return true;
+    if (!memory_.try_store_head(position_)) return state_ = RingState::Corrupt, false;
+    released_ = position_;
+    return true;
+  }
+
   std::uint64_t released() const { return released_; }
   // A short look, also at memory that may be gone: nothing is there, not even padding.
   bool looks_empty() const {

@@ -51,6 +51,12 @@ class RingMemory {
   void store_header(std::uint32_t offset, std::uint64_t value) {
     word(data() + offset).store(value, std::memory_order_relaxed);
   }
+  bool try_store_head(std::uint64_t value) {
+    if constexpr (fault_guard::kCopiesWords)
+      return fault_guard::copy_word(base_, reinterpret_cast<const std::byte*>(&value));
+    else
+      return fault_guard::run([&] { store_head(value); });
+  }
   // The same as a release, likewise of a word that may not be there.
   bool try_store(std::uint32_t offset, std::uint64_t value) {
     if constexpr (fault_guard::kCopiesWords)

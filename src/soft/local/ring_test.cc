@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -197,7 +198,7 @@ TEST(Ring, what_is_put_at_once_is_what_is_reserved_and_published) {
       if (put) {
         const auto at = same.try_reserve(3, bytes);
         ASSERT_TRUE(at);
-        std::memcpy(same.memory().data() + *at, payload.data(), payload.size());
+        std::copy(payload.begin(), payload.end(), reinterpret_cast<std::uint8_t*>(same.memory().data()) + *at);
         same.publish();
       }
       EXPECT_EQ(std::memcmp(ring.base(), other.base(), ring_bytes(1024)), 0);
@@ -239,7 +240,7 @@ TEST(Ring, a_short_look_takes_a_record_of_that_kind_whole_and_leaves_any_other) 
       const Record* const record = consumer.peek_short(3, words);
       ASSERT_EQ(record != nullptr, kind == 3 && bytes <= 16) << bytes;
       if (record != nullptr) {
-        EXPECT_EQ(std::memcmp(words.data(), payload.data(), bytes), 0);
+        EXPECT_TRUE(std::equal(payload.begin(), payload.end(), reinterpret_cast<const std::uint8_t*>(words.data())));
         EXPECT_FALSE(consumer.peek_short(3, words)) << "it is at hand";
       }
       const Record* const whole = consumer.peek();
@@ -299,7 +300,8 @@ TEST(Ring, any_mixture_of_lengths_and_batches_arrives_as_it_was_sent) {
         ASSERT_FALSE(visible.empty());
         EXPECT_EQ(visible.front().first, 2);
         EXPECT_EQ(visible.front().second.size(), record->payload_bytes);
-        EXPECT_EQ(std::memcmp(words.data(), visible.front().second.data(), record->payload_bytes), 0);
+        const auto* const bytes = reinterpret_cast<const std::uint8_t*>(words.data());
+        EXPECT_TRUE(std::equal(visible.front().second.begin(), visible.front().second.end(), bytes));
         consumer.pop();
         visible.pop_front();
         break;

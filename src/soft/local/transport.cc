@@ -158,6 +158,12 @@ bool Transport::take_short(Instant now) {
   return true;
 }
 
+void Transport::give_room() {
+  if (!attached() || link_.channel->in.try_release()) return;
+  broken_ = true;
+  break_off();
+}
+
 // handle_answer() of that.
 void Transport::acknowledge_short(Instant now, std::uint16_t acknowledged) {
   if (!completer_.handle_acknowledged(now, acknowledged)) broken_ = true;

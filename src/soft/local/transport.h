@@ -53,6 +53,8 @@ class Transport final : private core::RequestRecall {
   // Instead of a turn, where one waits: takes a short SEND that came, and does nothing else that can wait until the
   // next turn. False: nothing happened, ask handle_records().
   bool take_short(Instant now);
+  // The room of what take_short() took goes back, at the latest when the next turn begins.
+  void give_room();
   // What is owed does not wait for a turn that finds nothing.
   void make_owed_due() { responder_.handle_pause(); }
   // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be

@@ -115,6 +115,32 @@ TEST(LocalTransport, a_plain_send_of_a_few_bytes_leaves_with_its_post_and_nothin
   EXPECT_FALSE(leaves(8, SendFlags::None));
 }
 
+// Else who writes would be out of room one day, and wait for a turn that finds nothing.
+TEST(LocalTransport, short_messages_there_and_back_never_lack_room) {
+  Given given;
+  given.capacity = kMinRingCapacity;
+  Pair pair(given);
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    for (Side* const from : {&pair.a, &pair.b}) {
+      Side& to = from == &pair.a ? pair.b : pair.a;
+      to.receive(i, 0, 8);
+      const ScatterGather local = from->sge(0, 8);
+      SendRequest request;
+      request.flags = SendFlags::None;
+      request.local = {&local, 1};
+      if (from->transport->put_short(request)) {
+        from->transport->follow_short(pair.now);
+      } else {
+        from->post(request);  // only now it looks how far the other has read
+        ASSERT_TRUE(from->transport->emit_short()) << i;
+        from->transport->follow_short(pair.now);
+      }
+      ASSERT_TRUE(to.transport->take_short(pair.now)) << i;
+      to.transport->give_room();
+      ASSERT_EQ(to.received().size(), 1u);
+    }
+}
+
 // r071: what left with its post is sent again from the queue.
 TEST(LocalTransport, r070_r071_what_left_with_its_post_is_there_to_be_sent_again) {
   for (const bool is_inline : {false, true}) {
