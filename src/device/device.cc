@@ -84,15 +84,21 @@ Result<Device> Device::open(const OpenOptions& options) {
 
 Result<Device> Device::open_as_told(const OpenOptions& options) {
   std::optional<Error> first;
+  const auto counter_folder = environment_value("VERBENA_COUNTERS");
+  OpenOptions kept = options;
+  if (counter_folder && options.single_threaded) {  // a thread of ours looks at it
+    kept.single_threaded = false;
+    kept.service_thread = false;
+  }
   for (const provider::Provider* provider : provider::providers()) {
-    auto context = provider->open(options);
+    auto context = provider->open(kept);
     if (context) {
       Device device{std::make_unique<DeviceState>(std::move(*context))};
       auto domain = device.create_protection_domain();
       if (!domain) return domain.error();
       device.state_->domain.emplace(std::move(*domain));
-      if (const auto folder = environment_value("VERBENA_COUNTERS")) {
-        auto file = CounterFile::create(*folder, device.state_->context());
+      if (counter_folder) {
+        auto file = CounterFile::create(*counter_folder, device.state_->context());
         if (!file) return std::move(file).error();
         device.state_->counter_file = std::move(*file);
       }

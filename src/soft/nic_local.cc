@@ -293,9 +293,7 @@ bool Nic::take_short(Instant now) {
 
 void Nic::catch_up(Instant now) {
   if (put_off_ == nullptr) return;
-  Qp& qp = *std::exchange(put_off_, nullptr);
-  qp.local->transport.give_room();
-  follow_ring(now, qp, true);
+  follow_ring(now, *std::exchange(put_off_, nullptr), true);
   settle_broken_queues(now);
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices that one thread at a time uses, as OpenOptions::single_threaded promises.
+#include <stdlib.h>
+
 #include <atomic>
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "test_pair.h"
@@ -72,6 +76,31 @@ TEST_P(SingleThreaded, an_engine_that_sleeps_hears_of_a_peer) {
   EXPECT_EQ(here.bytes()[7], std::byte{9});
   engine.run_until([&] { return accepted->closed(); }, Duration::seconds(20));
   peer.join();
+}
+
+// A thread of ours reads the counters then.
+TEST_P(SingleThreaded, a_device_that_keeps_a_file_of_its_counters_takes_its_locks) {
+  std::string folder = ::testing::TempDir() + "verbena_single_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
+  {
+    test::Pair pair({WaitMode::Busy}, options());
+    ::unsetenv("VERBENA_COUNTERS");
+    const MemoryRegion here = must(pair.client.allocate_memory(8)), there = must(pair.server.allocate_memory(8));
+    Connection near = pair.connect();
+    const auto wrote = [&folder, first = std::filesystem::last_write_time(folder)] {
+      return std::filesystem::last_write_time(folder) != first;
+    };
+    EXPECT_TRUE(pair.engine.run_until(
+        [&] {
+          Operation receive = pair.far_end().receive(there.local());
+          must(near.send(here.local()).wait());
+          must(receive.wait());
+          return wrote();
+        },
+        Duration::seconds(20)));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // One after the other is no two at once.

@@ -86,7 +86,8 @@ struct OpenOptions {
   bool service_thread = true;
   // The program has one thread at a time use the device and all that is made with it, as with UCX's thread mode
   // "single" or a thread domain of verbs, but for ProgressEngine::wake(). That spares some ten locked instructions a
-  // message, and there is no service thread. Two threads at once are undefined, and mostly end the process.
+  // message, and there is no service thread. Two threads at once are undefined, and mostly end the process. With
+  // VERBENA_COUNTERS, whose file a thread of ours writes, locks are taken all the same.
   bool single_threaded = false;
 };
 

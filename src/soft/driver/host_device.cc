@@ -159,20 +159,23 @@ bool HostDevice::await_record() {
   return true;
 }
 
+// What is due waits until all that has come by then is heard, in a whole turn: it may be the answer.
 bool HostDevice::drive(When when, Look look) {
   deferred_.store(0, std::memory_order_relaxed);
   bool sent_late = false;
   if (std::exchange(rest_waits_, false)) {
     nic_.catch_up(turn_);
     sent_late = finish_turn(true, when);
+    if (look == Look::AsNeeded && nic_.next_deadline() <= turn_) look = Look::Once;
   }
   const bool received = receive(look);
-  return rest_waits_ || finish_turn(received, when) || received || sent_late;
+  if (rest_waits_) return true;
+  if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
+  return finish_turn(received, when) || received || sent_late;
 }
 
 bool HostDevice::finish_turn(bool received, When when) {
   if (nic_.doorbell_rang()) nic_.handle_doorbells(turn_);
-  if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool sent = transmit(!received || when == When::Serving, when);
   collect_events();
   if (!received && !sent && capture_) capture_->flush();

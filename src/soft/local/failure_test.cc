@@ -571,7 +571,12 @@ TEST(LocalMemory, f30_registered_memory_that_is_gone_ends_the_request_that_meets
 }
 
 TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no_more) {
-  for (int when = 0; when < 5; ++when) {
+#ifdef VERBENA_THREAD_SANITIZER
+  constexpr int kWays = 4;  // its atomic stores hold a lock where they fault
+#else
+  constexpr int kWays = 5;
+#endif
+  for (int when = 0; when < kWays; ++when) {
     Given given;
     Side a(given, 1);
     a.to(QueuePairState::Rts);
@@ -579,16 +584,16 @@ TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no
     Instant now{1};
     const RingMemory out(pages.data(), 4096), in(pages.data() + ring_bytes(4096), 4096);
     a.transport->attach(now, {RingProducer(out), RingConsumer(in)});
-    if (when != 3) a.send(1, 0, 8);
+    if (when != 4) a.send(1, 0, 8);
     if (when == 2) a.transport->emit(now);
     pages.take_away();
     if (when == 2) now = a.transport->deadline();
     a.transport->handle_timeout(now);
     EXPECT_FALSE(when == 0 && a.transport->handle_records(now));
     EXPECT_FALSE(when == 1 && a.transport->emit(now));
-    a.puts_shorts = when == 3;
-    if (when == 3) a.send(1, 0, 8);
-    EXPECT_FALSE(when == 4 && (a.transport->take_short(now) || a.transport->handle_records(now)));
+    a.puts_shorts = when == 4;
+    if (when == 4) a.send(1, 0, 8);
+    EXPECT_FALSE(when == 3 && (a.transport->take_short(now) || a.transport->handle_records(now)));
     EXPECT_EQ(a.happened(), Events{AsyncEventType::QpFatal}) << when;
     EXPECT_TRUE(a.transport->finished());
     EXPECT_FALSE(a.transport->ready(now) || a.transport->emit(now) || a.transport->handle_records(now));

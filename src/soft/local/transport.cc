@@ -153,13 +153,16 @@ bool Transport::take_short(Instant now) {
   if (!send || !responder_.store_short(send->number, bytes.subspan(ShortSend::kHeadBytes))) return false;
   in.pop();
   in.pass_padding();  // the next look is where the next record would be
+  give_room();
+  if (broken_) return true;
   if (send->acknowledges) acknowledge_short(now, send->acknowledged);
   if (reads()) responder_.finish_short(now, send->length);
   return true;
 }
 
+// The peer sees by it, too, that we read: its timers ask.
 void Transport::give_room() {
-  if (!attached() || link_.channel->in.try_release()) return;
+  if (link_.channel->in.try_release()) return;
   broken_ = true;
   break_off();
 }

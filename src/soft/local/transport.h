@@ -53,8 +53,6 @@ class Transport final : private core::RequestRecall {
   // Instead of a turn, where one waits: takes a short SEND that came, and does nothing else that can wait until the
   // next turn. False: nothing happened, ask handle_records().
   bool take_short(Instant now);
-  // The room of what take_short() took goes back, at the latest when the next turn begins.
-  void give_room();
   // What is owed does not wait for a turn that finds nothing.
   void make_owed_due() { responder_.handle_pause(); }
   // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be
@@ -116,6 +114,7 @@ class Transport final : private core::RequestRecall {
   }
   bool read_turn(Instant now);
   void handle_record(Instant now, const Record& record);
+  void give_room();
   void acknowledge_short(Instant now, std::uint16_t acknowledged);
   bool handle_request(Instant now, std::uint16_t kind, std::span<const std::byte> record);
   bool handle_response(Instant now, std::uint16_t kind, std::span<const std::byte> record);

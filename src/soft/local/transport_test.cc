@@ -136,9 +136,23 @@ TEST(LocalTransport, short_messages_there_and_back_never_lack_room) {
         from->transport->follow_short(pair.now);
       }
       ASSERT_TRUE(to.transport->take_short(pair.now)) << i;
-      to.transport->give_room();
       ASSERT_EQ(to.received().size(), 1u);
     }
+}
+
+TEST(LocalTransport, q022_a_peer_that_took_a_short_message_is_seen_to_read) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.send(1, 0, 8);
+  ASSERT_TRUE(pair.a.transport->emit_short());
+  pair.a.transport->follow_short(pair.now);
+  ASSERT_TRUE(pair.b.transport->take_short(pair.now));
+  pair.now = pair.a.transport->deadline();
+  pair.a.transport->handle_timeout(pair.now);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  pair.now = pair.a.transport->deadline();
+  pair.a.transport->handle_timeout(pair.now);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u) << "and then not any more";
 }
 
 // r071: what left with its post is sent again from the queue.

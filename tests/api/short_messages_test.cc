@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short messages between processes of a host, of which who polls takes one and puts off the rest of his turn: what that
+// must not do to anything else. Each end here is a device that only its polls drive.
+#include <unistd.h>
+
+#include <array>
+
+#include "test_pair.h"
+
+namespace verbena {
+namespace {
+
+using test::must;
+
+struct End {
+  explicit End(PathChoice path, Device* shared = nullptr)
+      : own(shared != nullptr ? std::nullopt
+                              : std::optional(must(Device::open({.path = path, .service_thread = false})))),
+        device(shared != nullptr ? *shared : *own),
+        memory(must(device.allocate_memory(64))),
+        completions(must(device.create_completion_queue(64))),
+        pair(must(device.create_queue_pair(completions))) {}
+
+  void connect(const End& peer, const ReliabilityOptions& options = {}) {
+    must(pair.connect(peer.pair.address(), options));
+  }
+  void receive() {
+    const ScatterGather to = memory.local(32, 8);
+    ReceiveRequest request;
+    request.local = {&to, 1};
+    EXPECT_TRUE(pair.post_receive(request));
+  }
+  void send() {
+    const ScatterGather from = memory.local(0, 8);
+    SendRequest request;
+    request.flags = SendFlags::Signaled;
+    request.local = {&from, 1};
+    EXPECT_TRUE(pair.post_send(request));
+  }
+  std::optional<Completion> poll() { return completions.poll_one(); }
+
+  std::optional<Device> own;
+  Device& device;
+  MemoryRegion memory;
+  CompletionQueue completions;
+  QueuePair pair;
+};
+
+// One message there, and all that follows of it.
+void bring(End& from, End& to) {
+  to.receive();
+  from.send();
+  bool sent = false, came = false;
+  while (!sent || !came) {
+    came = to.poll().has_value() || came;
+    sent = from.poll().has_value() || sent;
+  }
+}
+
+TEST(ShortMessages, a_request_whose_answer_waits_in_the_socket_has_not_timed_out) {
+  End near(PathChoice::Auto), beside(PathChoice::Local), far(PathChoice::Roce);
+  End to_far(PathChoice::Auto, &near.device);
+  constexpr Duration kPeriod = Duration::microseconds(4'194);  // 4.096 us * 2^10
+  const ReliabilityOptions impatient{.timeout = 10, .retry_count = 0};
+  near.connect(beside), beside.connect(near);
+  to_far.connect(far, impatient), far.connect(to_far);
+  bring(beside, near);
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 3; ++i) bring(beside, near), bring(near, beside);
+    near.receive();
+    beside.send();
+    while (!near.poll()) continue;
+    far.receive();
+    to_far.send();
+    while (!far.poll()) continue;
+    for (int i = 0; i < 100; ++i) static_cast<void>(far.poll());  // the acknowledgement leaves
+    ::usleep(static_cast<useconds_t>(2 * kPeriod.ns / 1000));
+    std::optional<Completion> sent;
+    while (!(sent = to_far.poll())) continue;
+    ASSERT_EQ(sent->status, CompletionStatus::Success) << round;
+    while (!beside.poll()) static_cast<void>(near.poll());
+  }
+}
+
+TEST(ShortMessages, as_many_as_the_ring_holds_many_times_over_go_there_and_back) {
+  End near(PathChoice::Local), beside(PathChoice::Local);
+  near.connect(beside), beside.connect(near);
+  for (int i = 0; i < 2000; ++i) bring(near, beside), bring(beside, near);
+}
+
+}  // namespace
+}  // namespace verbena
