@@ -266,7 +266,11 @@ class BasicRingConsumer {
   // The same, also in memory that may be gone: false then, and it is Corrupt.
   bool try_release() {
     if (released_ == position_) return true;
-    if (!memory_.try_store_head(position_)) return state_ = RingState::Corrupt, false;
+    if (!memory_.try_store_head(position_)) {
+      state_ = RingState::Corrupt;
+      peeked_ = {};
+      return false;
+    }
     released_ = position_;
     return true;
   }
