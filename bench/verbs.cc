@@ -95,7 +95,9 @@ class End {
     open.device = given.text("device", "");
     open.receive_buffer_bytes = static_cast<std::uint32_t>(given.number("rcvbuf", 0));
     open.path = given.text("transport", "udp") == "local" ? PathChoice::Local : PathChoice::Roce;
-    open.single_threaded = given.text("threads", "any") == "single";
+    const std::string threads = given.text("threads", "any");
+    if (threads != "any" && threads != "single") usage();
+    open.single_threaded = threads == "single";
     return open;
   }
   [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }

@@ -85,9 +85,9 @@ struct OpenOptions {
   // looks each millisecond while it sleeps.
   bool service_thread = true;
   // The program has one thread at a time use the device and all that is made with it, as with UCX's thread mode
-  // "single" or a thread domain of verbs, but for ProgressEngine::wake(). That spares some ten locked instructions a
-  // message, and there is no service thread. Two threads at once are undefined, and mostly end the process. With
-  // VERBENA_COUNTERS, whose file a thread of ours writes, locks are taken all the same.
+  // "single" or a thread domain of verbs, but for ProgressEngine::wake(). That spares each end some five locked
+  // instructions a message, and there is no service thread. Two threads at once are undefined, and mostly end the
+  // process. With VERBENA_COUNTERS, whose file a thread of ours writes, locks are taken all the same.
   bool single_threaded = false;
 };
 

@@ -252,7 +252,7 @@ bool Requester::load_short(const SendRequest& request, std::uint32_t length, std
 }
 
 bool Requester::put_short(const SendRequest& request) {
-  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
+  if (is_held_up()) return false;
   if (has_flag(request.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
   const auto put = [&](std::uint32_t length) {
     if (length > ShortSend::kMostBytes || length >= link_.config.pull_from_bytes) return false;
@@ -274,7 +274,7 @@ bool Requester::put_short(const SendRequest& request) {
 
 bool Requester::write_short() {
   core::SendQueue& queue = link_.qp.send_queue();
-  if (state_.began || state_.waits || state_.failed || state_.rnr_waiting) return false;
+  if (is_held_up()) return false;
   if (queue.posted() - state_.current != 1) return false;
   SendWqe& wqe = queue.at(state_.current);
   if (!is_short(wqe)) return false;

@@ -48,6 +48,8 @@ class Requester {
   Cut pulled_cut_of(const core::SendWqe& wqe, Cut cut) const;
   bool is_to_be_pulled(const core::SendWqe& wqe) const;
   bool begin(core::SendWqe& wqe);
+  // A request posted now would not be the next to be written, and alone.
+  bool is_held_up() const { return state_.began || state_.waits || state_.failed || state_.rnr_waiting; }
   bool is_short(const core::SendWqe& wqe) const;
   bool load_short(const SendRequest& request, std::uint32_t length, std::byte* to) const;
   // requester_direct.cc
