@@ -6,12 +6,16 @@
 #include <string_view>
 
 #include "verbena/base/result.h"
+#include "verbena/base/time.h"
 
 namespace verbena::tools {
 
 inline constexpr std::string_view kBenchDashes =
     "---------------------------------------------------------------------------------------\n";
 inline constexpr std::string_view kWritableFiles = "Name files that can be written.";
+inline constexpr double kMebibyte = 1 << 20;  // bytes; perftest's "MB"
+// An end that sleeps until something comes asks so often whether it shall go on.
+inline constexpr Duration kBenchGlance = Duration::milliseconds(20);
 
 // What to do about an error of a benchmark.
 std::string_view bench_advice(ErrorCode code);

@@ -12,13 +12,13 @@ namespace verbena::tools {
 
 namespace {
 
-std::string to_hex(std::span<const std::byte> bytes) {
+std::string hex_of(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte one : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(one));
   return text;
 }
 
-std::vector<std::byte> from_hex(const std::string& text) {
+std::vector<std::byte> bytes_of(const std::string& text) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2)
     bytes.push_back(static_cast<std::byte>(std::strtoul(text.substr(i, 2).c_str(), nullptr, 16)));
@@ -112,7 +112,7 @@ Result<void> BenchPairs::exchange_addresses(BenchControl& control) {
   for (const QueuePair& pair : by_hand_) {
     QueuePairAddress address = pair.address();
     if (settings_.mtu != 0) address.mtu = std::min(address.mtu, settings_.mtu);
-    ours.push_back(to_hex(address.to_bytes()));
+    ours.push_back(hex_of(address.to_bytes()));
   }
   if (auto sent = control.send({{"pairs", ours}}); !sent) return sent;
   auto message = control.receive();
@@ -123,7 +123,7 @@ Result<void> BenchPairs::exchange_addresses(BenchControl& control) {
   const PacketMarks marks{.traffic_class = settings_.traffic_class};
   for (std::size_t i = 0; i < by_hand_.size(); ++i) {
     const nlohmann::json& text = (*theirs)[i];
-    auto address = QueuePairAddress::from_bytes(from_hex(text.is_string() ? text.get<std::string>() : ""));
+    auto address = QueuePairAddress::from_bytes(bytes_of(text.is_string() ? text.get<std::string>() : ""));
     if (!address) return std::move(address).error();
     const std::uint32_t own = settings_.mtu == 0 ? by_hand_[i].address().mtu : settings_.mtu;
     mtu_ = address->mtu = std::min(address->mtu, own);

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/bench_common.h"
 #include "tools/html_page.h"
 #include "tools/svg_plot.h"
 
 namespace verbena::tools {
 
 namespace {
-
-constexpr double kMebibyte = 1 << 20;
 
 double time_of(const BenchSettings& settings, const BenchRow& row, double part) {
   return bench_microseconds(settings, static_cast<double>(row.times.percentile(part)));

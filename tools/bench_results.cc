@@ -6,14 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/bench_common.h"
+
 namespace verbena::tools {
-
-namespace {
-
-// perftest's "MB" are these.
-constexpr double kMebibyte = 1 << 20;
-
-}  // namespace
 
 double bench_microseconds(const BenchSettings& settings, double ns) {
   return ns * 1e-3 / (settings.ping_pong() ? 2 : 1);

@@ -9,13 +9,14 @@
 #include <thread>
 #include <utility>
 
+#include "tools/bench_common.h"
+
 namespace verbena::tools {
 
 namespace {
 
 // Polls between two looks at the control link and at the wish to stop.
 constexpr std::uint32_t kPollsPerGlance = 256;
-constexpr Duration kGlance = Duration::milliseconds(20);
 // Messages between two calls of the progress function.
 constexpr std::uint64_t kProgressStride = 256;
 
@@ -140,7 +141,7 @@ Result<void> BenchRun::poll_until(const Question& done, Duration patience) {
     if (error_) return *error_;
     if (further) deadline = Instant::never();
     const bool waits = settings_.events && !further;
-    if (waits) pairs_.wait(engine_.now() + kGlance, [this](const Completion& completion) { handle(completion); });
+    if (waits) pairs_.wait(engine_.now() + kBenchGlance, [this](const Completion& completion) { handle(completion); });
     // Also where every poll finds something: copies into a peer's memory are complete as soon as they are posted.
     if (!waits && ++polls_ % kPollsPerGlance != 0) continue;
     // The other end may be waiting for this very processor.

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMaxFileBytes = 64 << 10;
+constexpr std::uintmax_t kMaxCounterFileBytes = 64 << 10;
 constexpr std::size_t kMaxFiles = 4096;
 
 struct CountersOptions {
@@ -55,7 +55,7 @@ std::optional<CounterReading> read_one(const fs::path& path) {
   const auto number = parse_whole(name.substr(dash + 1), 1, 1u << 30);
   std::error_code error;
   if (!pid || !number || !fs::is_regular_file(fs::symlink_status(path, error)) ||
-      fs::file_size(path, error) > kMaxFileBytes)
+      fs::file_size(path, error) > kMaxCounterFileBytes)
     return std::nullopt;
   reading.pid = *pid;
   reading.number = *number;

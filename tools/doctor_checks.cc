@@ -31,7 +31,7 @@ constexpr std::uint32_t kWantedInterfaceMtu = 4200;  // 4096 of payload and ever
 constexpr std::uint32_t kEthernetMtu = 1500;         // what any network takes
 constexpr std::uint32_t kLargestPathMtu = 4096;
 
-std::string first_line(const std::string& path) {
+std::string read_first_line(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -181,7 +181,7 @@ Finding examine_soft_roce(const std::string& sys) {
 }
 
 Finding examine_clock(const std::string& sys) {
-  const std::string source = first_line(sys + "/devices/system/clocksource/clocksource0/current_clocksource");
+  const std::string source = read_first_line(sys + "/devices/system/clocksource/clocksource0/current_clocksource");
   const bool slow = source == "hpet" || source == "acpi_pm" || source == "jiffies" || source == "xen";
   if (source.empty())
     return {"clock", Health::Advice, "the clock source is unknown", "Look at /sys/devices/system/clocksource."};
@@ -210,7 +210,7 @@ Finding examine_huge_pages(const std::string& proc, const std::string& sys) {
   if (*free != 0)
     return {kSubject, Health::Good,
             fmt::format("{} of {} reserved ones are free, for regions from 2 MiB on", *free, *total), ""};
-  const std::string mode = first_line(sys + "/kernel/mm/transparent_hugepage/enabled");
+  const std::string mode = read_first_line(sys + "/kernel/mm/transparent_hugepage/enabled");
   const bool transparent = mode.find("[always]") != std::string::npos || mode.find("[madvise]") != std::string::npos;
   const std::string reserved =
       *total == 0 ? "none is reserved" : fmt::format("all {} that are reserved are in use", *total);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // As /proc and /sys would say it.
-struct Machine {
+struct DescribedMachine {
   void has_pages(int total, int free, const std::string& transparent) const {
     folder.write("meminfo", "MemTotal:       8000000 kB\nHugePages_Total:    " + std::to_string(total) +
                                 "\nHugePages_Free:     " + std::to_string(free) + "\nHugepagesize:       2048 kB\n");
@@ -24,7 +24,7 @@ struct Machine {
 };
 
 TEST(Doctor, finds_huge_pages_that_are_free) {
-  const Machine machine;
+  const DescribedMachine machine;
   machine.has_pages(64, 60, "always madvise [never]");
   const Finding found = machine.huge_pages();
   EXPECT_EQ(found.health, Health::Good);
@@ -33,7 +33,7 @@ TEST(Doctor, finds_huge_pages_that_are_free) {
 }
 
 TEST(Doctor, is_content_with_transparent_huge_pages) {
-  const Machine machine;
+  const DescribedMachine machine;
   for (const char* mode : {"[always] madvise never", "always [madvise] never"}) {
     machine.has_pages(0, 0, mode);
     EXPECT_EQ(machine.huge_pages().health, Health::Good) << mode;
@@ -42,7 +42,7 @@ TEST(Doctor, is_content_with_transparent_huge_pages) {
 }
 
 TEST(Doctor, misses_huge_pages_that_are_all_in_use) {
-  const Machine machine;
+  const DescribedMachine machine;
   machine.has_pages(64, 0, "always [madvise] never");
   const Finding found = machine.huge_pages();
   EXPECT_EQ(found.health, Health::Advice);
@@ -51,7 +51,7 @@ TEST(Doctor, misses_huge_pages_that_are_all_in_use) {
 }
 
 TEST(Doctor, misses_huge_pages_of_either_kind) {
-  const Machine machine;
+  const DescribedMachine machine;
   machine.has_pages(0, 0, "always madvise [never]");
   const Finding found = machine.huge_pages();
   EXPECT_EQ(found.health, Health::Advice);
@@ -61,14 +61,14 @@ TEST(Doctor, misses_huge_pages_of_either_kind) {
 }
 
 TEST(Doctor, does_not_guess_at_huge_pages) {
-  const Machine machine;
+  const DescribedMachine machine;
   EXPECT_EQ(machine.huge_pages().health, Health::Advice);
   machine.folder.write("meminfo", "MemTotal:       8000000 kB\nHugePages_Total:\n");
   EXPECT_EQ(machine.huge_pages().health, Health::Advice);
 }
 
 TEST(Doctor, minds_locked_memory_where_a_nic_locks_it) {
-  const Machine machine;
+  const DescribedMachine machine;
   const std::string sys = machine.folder.str();
   EXPECT_EQ(examine_locked_memory(sys, std::nullopt).health, Health::Good);
   EXPECT_EQ(examine_locked_memory(sys, 8u << 20).health, Health::Good);

@@ -16,7 +16,6 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr double kIdleSeconds = 30;  // a server that does nothing for so long is given up
 constexpr Duration kPatience = Duration::milliseconds(200);
 
 Result<UniqueFd> open_parent(const std::string& path) {

@@ -13,10 +13,10 @@ namespace verbena::tools {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 8;
-constexpr std::string_view kNames[] = {"Get",       "Put",       "Begin",        "Failed",  "File", "Chunk", "FileEnd",
-                                       "FileAbort", "Directory", "DirectoryEnd", "Skipped", "End",  "Ack",   "Refused",
-                                       "Done"};
-static_assert(std::size(kNames) == std::variant_size_v<Message>);
+constexpr std::string_view kMessageNames[] = {
+    "Get",       "Put",          "Begin",   "Failed", "File", "Chunk",   "FileEnd", "FileAbort",
+    "Directory", "DirectoryEnd", "Skipped", "End",    "Ack",  "Refused", "Done"};
+static_assert(std::size(kMessageNames) == std::variant_size_v<Message>);
 
 Error broken(std::string why) { return Error(ErrorCode::ProtocolError, "file protocol: " + std::move(why)); }
 
@@ -243,11 +243,11 @@ void read_body(Reader& reader, std::size_t wanted, Message& out) {
   }
 }
 
-constexpr std::array<std::byte, 4> kMagic{std::byte{'V'}, std::byte{'B'}, std::byte{'F'}, std::byte{'T'}};
+constexpr std::array<std::byte, 4> kGreetingMagic{std::byte{'V'}, std::byte{'B'}, std::byte{'F'}, std::byte{'T'}};
 
 }  // namespace
 
-std::string_view name_of(const Message& m) { return kNames[m.index()]; }
+std::string_view name_of(const Message& m) { return kMessageNames[m.index()]; }
 
 bool is_stream(const Message& m) {
   return std::visit(
@@ -276,7 +276,7 @@ Result<Message> parse_message(std::span<const std::byte> bytes) {
   Message out;
   Reader body(bytes.subspan(kHeaderBytes));
   read_body(body, type - 1u, out);
-  if (!body.failure().empty()) return broken(std::string(kNames[type - 1u]) + ": " + body.failure());
+  if (!body.failure().empty()) return broken(std::string(kMessageNames[type - 1u]) + ": " + body.failure());
   return out;
 }
 
@@ -291,13 +291,13 @@ std::size_t emit_message(const Message& m, std::span<std::byte, kMaxMessageBytes
 
 std::array<std::byte, 8> file_greeting() {
   std::array<std::byte, 8> out{};
-  std::copy(kMagic.begin(), kMagic.end(), out.begin());
+  std::copy(kGreetingMagic.begin(), kGreetingMagic.end(), out.begin());
   out[4] = std::byte{kFileProtocolVersion};
   return out;
 }
 
 Result<void> check_file_greeting(std::span<const std::byte> data) {
-  if (data.size() < 8 || !std::equal(kMagic.begin(), kMagic.end(), data.begin()))
+  if (data.size() < 8 || !std::equal(kGreetingMagic.begin(), kGreetingMagic.end(), data.begin()))
     return Error(ErrorCode::ProtocolError, "the peer is no verbena serve, get or put");
   const auto version = std::to_integer<unsigned>(data[4]);
   if (version != kFileProtocolVersion)

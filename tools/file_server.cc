@@ -15,8 +15,7 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr double kIdleSeconds = 30;     // a client that does nothing for so long is sent away
-constexpr double kLeavingSeconds = 5;   // from our last word to the client's closing
+constexpr double kLeavingSeconds = 5;  // from our last word to the client's closing
 
 std::span<const std::byte> text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 

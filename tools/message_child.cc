@@ -23,7 +23,6 @@ namespace {
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr std::string_view kGreeting = "listening on ";
 constexpr std::size_t kMaxLine = 4096;
-constexpr int kGlanceMs = 100;
 // Between asking it to end and asking harder.
 constexpr Duration kGrace = Duration::seconds(2);
 
@@ -63,7 +62,7 @@ Result<std::string> first_line(int from, Duration patience, const StopQuestion& 
     if (std::chrono::steady_clock::now() >= deadline)
       return Error(ErrorCode::TimedOut, "the other end did not say where it listens");
     pollfd one{from, POLLIN, 0};
-    if (::poll(&one, 1, kGlanceMs) <= 0) continue;
+    if (::poll(&one, 1, kStopGlanceMs) <= 0) continue;
     char byte = 0;
     if (::read(from, &byte, 1) != 1 || byte == '\n') break;
     line += byte;

@@ -21,17 +21,11 @@ using Row = const MessageRow*;
 
 std::string name_of(Row row) { return messaging::to_string(row->kind); }
 
-bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
-bool is_latency(const MessageRow& row) {
-  return row.test.measure == MessageMeasure::Latency && row.typical > 0 && is_alone(row);
-}
-bool is_stream(const MessageRow& row) { return row.test.measure != MessageMeasure::Latency; }
-std::int64_t size_of(const MessageRow& row) { return row.test.size; }
-
 bool enters(const MessageRow& row, MessageWish wish) {
-  if (wish == MessageWish::Latency) return is_latency(row);
-  if (wish == MessageWish::ManySenders) return is_stream(row) && row.test.senders > 1 && row.test.threads == 1;
-  return is_stream(row) && is_alone(row);
+  const MessageTest& test = row.test;
+  if (wish == MessageWish::Latency) return test.is_latency() && row.typical > 0 && test.is_alone();
+  if (wish == MessageWish::ManySenders) return !test.is_latency() && test.senders > 1 && test.threads == 1;
+  return !test.is_latency() && test.is_alone();
 }
 
 // The rows that a wish is about, each kind once, the best first.
@@ -115,8 +109,10 @@ void hold(Contest& contest, MessageWish wish) {
   if (wish == MessageWish::ManySenders)
     contest.keep_largest([](const MessageRow& row) { return std::int64_t{row.test.senders}; });
   // Rates of messages of one size alone can be compared.
-  if (wish == MessageWish::LargeBandwidth) contest.keep_largest(size_of);
-  else contest.keep_largest([](const MessageRow& row) { return -size_of(row); });
+  if (wish == MessageWish::LargeBandwidth)
+    contest.keep_largest([](const MessageRow& row) { return std::int64_t{row.test.size}; });
+  else
+    contest.keep_largest([](const MessageRow& row) { return -std::int64_t{row.test.size}; });
   if (wish == MessageWish::ManySenders) {
     const auto [least, most] = std::ranges::minmax_element(contest.rows, {}, &MessageRow::receiver_bytes);
     const std::uint64_t little = std::max((*most)->receiver_bytes / kLittle, (*least)->receiver_bytes);

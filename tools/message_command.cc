@@ -26,11 +26,11 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::string_view kCommand = "bench message";
+constexpr std::string_view kMessageCommand = "bench message";
 
-int report(const Error& error) {
+int report_message(const Error& error) {
   std::fflush(stdout);
-  return report_error(kCommand, error, bench_advice(error.code()));
+  return report_error(kMessageCommand, error, bench_advice(error.code()));
 }
 
 // ---- The client.
@@ -72,7 +72,7 @@ Result<void> measure_all(MessageSession& session, const MessageFlags& flags, std
 Result<void> write_results(const MessageFlags& flags, const std::string& local, const std::string& remote,
                            const std::vector<MessageRow>& rows, const Result<void>& outcome) {
   if (flags.json.empty()) return {};
-  nlohmann::json all{{"command", std::string(kCommand)}, {"local", local}, {"remote", remote}};
+  nlohmann::json all{{"command", std::string(kMessageCommand)}, {"local", local}, {"remote", remote}};
   all["ok"] = outcome.has_value();
   if (!outcome) all["error"] = error_json(outcome.error());
   all["results"] = nlohmann::json::array();
@@ -85,7 +85,8 @@ int report_meeting(const Error& error, const MessageFlags& flags) {
   const Endpoint peer{flags.host, flags.port};
   const std::string_view told = bench_advice(error.code());
   const bool device = error.code() == ErrorCode::NotFound || error.context().find("capture file") != std::string::npos;
-  return report_error(kCommand, error, device ? open_advice(error, flags.device, flags.here ? nullptr : &peer) : told);
+  return report_error(kMessageCommand, error,
+                      device ? open_advice(error, flags.device, flags.here ? nullptr : &peer) : told);
 }
 
 int run_client(const MessageFlags& flags) {
@@ -98,16 +99,16 @@ int run_client(const MessageFlags& flags) {
   if (!session) {
     const auto written = write_results(flags, "", "", rows, session.error());
     const int status = report_meeting(session.error(), flags);
-    return written ? status : report_error(kCommand, written.error(), kWritableFiles);
+    return written ? status : report_error(kMessageCommand, written.error(), kWritableFiles);
   }
   const auto outcome = measure_all(**session, flags, rows);
   (*session)->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
   MessageDevices& devices = (*session)->devices();
   const auto written =
       write_results(flags, devices.address().to_string(), (*session)->remote(), rows, outcome);
-  int status = outcome ? kExitOk : report(outcome.error());
-  if (!written) status = report_error(kCommand, written.error(), kWritableFiles);
-  return devices.count() == 0 ? status : finish_capture(kCommand, devices.at(0), status);
+  int status = outcome ? kExitOk : report_message(outcome.error());
+  if (!written) status = report_error(kMessageCommand, written.error(), kWritableFiles);
+  return devices.count() == 0 ? status : finish_capture(kMessageCommand, devices.at(0), status);
 }
 
 // ---- The server.
@@ -133,20 +134,20 @@ Result<void> serve(MessageDevices& devices, const MessageFlags& flags) {
 int run_server(const MessageFlags& flags) {
   auto devices = MessageDevices::open(flags.device, nullptr);
   if (!devices)
-    return report_error(kCommand, devices.error(), open_advice(devices.error(), flags.device, nullptr));
+    return report_error(kMessageCommand, devices.error(), open_advice(devices.error(), flags.device, nullptr));
   const auto outcome = serve(*devices, flags);
-  const int status = outcome ? kExitOk : report(outcome.error());
-  return devices->count() == 0 ? status : finish_capture(kCommand, devices->at(0), status);
+  const int status = outcome ? kExitOk : report_message(outcome.error());
+  return devices->count() == 0 ? status : finish_capture(kMessageCommand, devices->at(0), status);
 }
 
 int run_message(MessageFlags& flags) {
   place_words(flags);
-  if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kCommand, wrong);
-  if (flags.matrix()) return run_matrix(kCommand, matrix_flags(flags));
-  if (auto fits = check_writable(flags.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
+  if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kMessageCommand, wrong);
+  if (flags.matrix()) return run_matrix(kMessageCommand, matrix_flags(flags));
+  if (auto fits = check_writable(flags.json); !fits) return report_error(kMessageCommand, fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
   if (flags.ring && ring_in_force(*flags.ring) != *flags.ring)
-    say(stderr, "verbena {}: --ring {} makes a ring of {} bytes: a power of two, of whole pages\n", kCommand,
+    say(stderr, "verbena {}: --ring {} makes a ring of {} bytes: a power of two, of whole pages\n", kMessageCommand,
         *flags.ring, ring_in_force(*flags.ring));
   return flags.client() ? run_client(flags) : run_server(flags);
 }

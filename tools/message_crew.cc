@@ -6,12 +6,6 @@
 
 namespace verbena::tools {
 
-namespace {
-
-constexpr std::chrono::milliseconds kGlance{5};
-
-}  // namespace
-
 MessageCrew::MessageCrew(std::uint32_t size, Work work) : size_(size), work_(std::move(work)) {}
 
 MessageCrew::~MessageCrew() {
@@ -45,7 +39,7 @@ std::optional<Error> MessageCrew::error() const {
 Result<void> MessageCrew::wait(const std::uint32_t& count, const std::function<Result<void>()>& glance) {
   std::unique_lock lock(mutex_);
   while (count < size_ && !error_) {
-    changed_.wait_for(lock, kGlance);
+    changed_.wait_for(lock, std::chrono::nanoseconds(kGlance.ns));
     lock.unlock();
     auto seen = glance();
     lock.lock();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "verbena/base/result.h"
+#include "verbena/base/time.h"
 
 namespace verbena::tools {
 
@@ -20,6 +21,8 @@ namespace verbena::tools {
 class MessageCrew {
  public:
   using Work = std::function<Result<void>(std::uint32_t number)>;
+  // Between two looks of the leader at what goes on beside the crew.
+  static constexpr Duration kGlance = Duration::milliseconds(5);
 
   MessageCrew(std::uint32_t size, Work work);
   MessageCrew(const MessageCrew&) = delete;
@@ -35,8 +38,8 @@ class MessageCrew {
   void start();
   void proceed() { proceed_.store(true, std::memory_order_release); }
   void stop() { stop_.store(true, std::memory_order_relaxed); }
-  // Until all are ready, or all have left well; calls `glance` every few milliseconds. Errors: the first of a thread,
-  // and that of `glance`.
+  // Until all are ready, or all have left well; calls `glance` every kGlance. Errors: the first of a thread, and
+  // that of `glance`.
   Result<void> wait_ready(const std::function<Result<void>()>& glance) { return wait(ready_, glance); }
   Result<void> wait_done(const std::function<Result<void>()>& glance) { return wait(done_, glance); }
   // The first error of a thread so far.

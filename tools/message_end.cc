@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "tools/bench_common.h"
+
 namespace verbena::tools {
 
 namespace {
@@ -14,7 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 // Turns that found nothing between two looks at the clock and at the wish to stop.
 constexpr std::uint32_t kTurnsPerGlance = 256;
-constexpr Duration kGlance = Duration::milliseconds(20);
 // The time of the first batches is taken, and then of one in so many.
 constexpr std::uint32_t kBatchesTimed = 64;
 constexpr std::uint32_t kBatchesPerTime = 16;
@@ -52,7 +53,7 @@ messaging::Options message_options(const MessageTest& test) {
 
 messaging::Options answer_options(const MessageTest& test) {
   messaging::Options options = message_options(test);
-  if (test.measure == MessageMeasure::Latency) return options;
+  if (test.is_latency()) return options;
   options.kind = {};
   options.max_message_bytes = kAnswerBytes;
   options.depth = kAnswers;
@@ -123,7 +124,7 @@ Result<void> MessageEnd::idle(bool patient) {
   if (deadline_.is_never()) deadline_ = now + options_.patience;
   if (!patient && now >= deadline_)
     return Error(ErrorCode::TimedOut, fmt::format("nothing came for {} s", options_.patience.ns / 1'000'000'000));
-  if (options_.events) engine_->wait(now + kGlance);
+  if (options_.events) engine_->wait(now + kBenchGlance);
   // The other end may be waiting for this very processor.
   else std::this_thread::yield();
   return {};

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,11 +18,6 @@
 namespace verbena::tools {
 
 namespace {
-
-constexpr std::uint64_t kRing = 1u << 20;
-// A ring that was not chosen holds so many messages at least.
-constexpr std::uint64_t kRingMessages = 4;
-constexpr std::uint64_t kHeaderBytes = 64;
 
 std::string protocols() {
   std::vector<std::string> names;
@@ -93,10 +87,6 @@ MessageMeasure measure_of(const MessageFlags& flags) {
   return parse_message_measure(flags.measure).value_or(MessageMeasure::Latency);
 }
 
-std::uint64_t ring_for(std::uint32_t size) {
-  return std::max(kRing, std::bit_ceil(kRingMessages * (size + kHeaderBytes)));
-}
-
 MessageTest test_of(const MessageFlags& flags, std::uint32_t size) {
   MessageTest test;
   if (const auto kind = messaging::parse_kind(flags.protocol)) test.kind = *kind;
@@ -107,7 +97,7 @@ MessageTest test_of(const MessageFlags& flags, std::uint32_t size) {
   test.threads = flags.threads.value_or(1);
   test.batch = flags.batch.value_or(test.measure == MessageMeasure::Rate ? 16 : 1);
   test.window = flags.window.value_or(64);
-  test.ring_bytes = flags.ring ? ring_in_force(*flags.ring) : ring_for(size);
+  test.ring_bytes = flags.ring ? ring_in_force(*flags.ring) : std::max(kUsualRing, least_ring(size));
   test.inline_bytes = flags.inline_size.value_or(test.inline_bytes);
   test.duration = flags.duration.value_or(0);
   constexpr std::uint64_t kUsual[] = {1000, 5000, 100'000};

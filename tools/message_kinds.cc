@@ -20,6 +20,11 @@ std::uint64_t ring_in_force(std::uint64_t bytes) {
   return std::max(kPage, std::bit_ceil(bytes));
 }
 
+std::uint64_t ring_for(std::uint64_t messages, std::uint32_t size) {
+  constexpr std::uint64_t kHeader = 64;
+  return std::bit_ceil(messages * (size + kHeader));
+}
+
 bool goes_inline(const Kind& kind) {
   return kind.protocol == Protocol::SendReceive || kind.protocol == Protocol::SharedReceive ||
          kind.protocol == Protocol::DirectWrite;

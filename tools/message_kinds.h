@@ -20,6 +20,9 @@ Result<messaging::Kind> kind_named(std::string_view name);
 
 // What messaging::Options::ring_bytes comes to: the next power of two, of whole pages.
 std::uint64_t ring_in_force(std::uint64_t bytes);
+// One that holds so many messages of `size` bytes, with their headers; and the least worth having, which holds four.
+std::uint64_t ring_for(std::uint64_t messages, std::uint32_t size);
+inline std::uint64_t least_ring(std::uint32_t size) { return ring_for(4, size); }
 
 // Every protocol with every choice it has.
 std::vector<messaging::Kind> all_kinds();

@@ -10,11 +10,9 @@ namespace verbena::tools {
 namespace {
 
 bool belongs(const MessageRow& row, const messaging::Kind& kind, PathChoice path) {
-  return row.kind == kind && row.test.path == path && row.test.senders == 1 && row.test.threads == 1 &&
-         row.test.batch == 1 && row.messages > 0 && row.elapsed.ns > 0;
+  return row.kind == kind && row.test.path == path && row.test.is_alone() && row.test.batch == 1 &&
+         row.messages > 0 && row.elapsed.ns > 0;
 }
-
-bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency; }
 
 double gap_of(const MessageRow& row) { return 1e6 / row.messages_per_second(); }
 
@@ -57,7 +55,7 @@ Result<MessageModel> fit_message_model(std::span<const MessageRow> rows, const m
     if (!belongs(row, kind, path)) continue;
     const double bytes = row.test.size;
     if (row.overhead > 0) overheads.push_back({bytes, row.overhead});
-    if (!is_latency(row)) gaps.push_back({bytes, gap_of(row)});
+    if (!row.test.is_latency()) gaps.push_back({bytes, gap_of(row)});
     else if (row.typical > 0) ways.push_back({bytes, row.typical});
   }
   const auto way = fit_cost(ways);
@@ -78,7 +76,7 @@ std::vector<MessagePrediction> predictions(const MessageModel& model, std::span<
   std::vector<MessagePrediction> all;
   for (const MessageRow& row : rows) {
     if (!belongs(row, model.kind, model.path)) continue;
-    if (!is_latency(row))
+    if (!row.test.is_latency())
       all.push_back({row.test, row.messages_per_second(), model.messages_per_second(row.test.size)});
     else if (row.typical > 0)
       all.push_back({row.test, row.typical, model.one_way(row.test.size)});

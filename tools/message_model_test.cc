@@ -8,7 +8,7 @@
 namespace verbena::tools {
 namespace {
 
-constexpr TestCosts kCosts{{0.2, 0.00005}, {3.1, 0.0004}, {0.5, 0.00012}};
+constexpr TestCosts kModelCosts{{0.2, 0.00005}, {3.1, 0.0004}, {0.5, 0.00012}};
 const messaging::Kind kKind = test_kind("send-receive");
 
 void expect_cost(const LinearCost& found, const LinearCost& expected, double within) {
@@ -17,11 +17,11 @@ void expect_cost(const LinearCost& found, const LinearCost& expected, double wit
 }
 
 TEST(MessageModel, finds_the_costs_that_made_the_rows) {
-  const auto model = fit_message_model(test_rows(kKind, kCosts), kKind, PathChoice::Roce);
+  const auto model = fit_message_model(test_rows(kKind, kModelCosts), kKind, PathChoice::Roce);
   ASSERT_TRUE(model);
-  expect_cost(model->overhead, kCosts.overhead, 1e-3);
-  expect_cost(model->latency, kCosts.latency, 1e-3);
-  expect_cost(model->gap, kCosts.gap, 1e-3);
+  expect_cost(model->overhead, kModelCosts.overhead, 1e-3);
+  expect_cost(model->latency, kModelCosts.latency, 1e-3);
+  expect_cost(model->gap, kModelCosts.gap, 1e-3);
   EXPECT_NEAR(model->one_way(1000), 0.2 + 0.05 + 3.1 + 0.4, 0.01);
   EXPECT_NEAR(model->messages_per_second(1000), 1e6 / 0.62, 1e4);
   EXPECT_NEAR(model->bytes_per_second(1000), 1e9 / 0.62, 1e7);
@@ -29,7 +29,7 @@ TEST(MessageModel, finds_the_costs_that_made_the_rows) {
 }
 
 TEST(MessageModel, is_not_led_astray_by_noise_and_says_how_far_off_it_is) {
-  auto rows = test_rows(kKind, kCosts);
+  auto rows = test_rows(kKind, kModelCosts);
   std::uint32_t x = 1;
   for (int repeated = 0; repeated < 3; ++repeated) rows.insert(rows.end(), rows.begin(), rows.begin() + 12);
   for (MessageRow& row : rows) {
@@ -40,8 +40,8 @@ TEST(MessageModel, is_not_led_astray_by_noise_and_says_how_far_off_it_is) {
   }
   const auto model = fit_message_model(rows, kKind, PathChoice::Roce);
   ASSERT_TRUE(model);
-  expect_cost(model->latency, kCosts.latency, 0.12);
-  expect_cost(model->gap, kCosts.gap, 0.12);
+  expect_cost(model->latency, kModelCosts.latency, 0.12);
+  expect_cost(model->gap, kModelCosts.gap, 0.12);
   const auto all = predictions(*model, rows);
   EXPECT_EQ(all.size(), rows.size());
   for (const MessagePrediction& one : all) EXPECT_LT(std::abs(one.error()), 0.2) << one.test.size;
@@ -68,19 +68,19 @@ TEST(MessageModel, has_no_negative_cost) {
   EXPECT_EQ(steep->fixed, 0);
   EXPECT_NEAR(steep->per_byte, (100.0 + 50) / (100 * 100 + 50 * 50), 1e-9);
   // An overhead that is longer than the whole way leaves a latency of nothing.
-  TestCosts costs = kCosts;
+  TestCosts costs = kModelCosts;
   costs.overhead = {9, 0.01};
   auto rows = test_rows(kKind, costs);
-  for (MessageRow& row : rows) row.typical = kCosts.latency.of(row.test.size);
+  for (MessageRow& row : rows) row.typical = kModelCosts.latency.of(row.test.size);
   const auto model = fit_message_model(rows, kKind, PathChoice::Roce);
   ASSERT_TRUE(model);
   EXPECT_GE(model->latency.fixed, 0);
   EXPECT_GE(model->latency.per_byte, 0);
-  EXPECT_NEAR(model->one_way(4096), kCosts.latency.of(4096), 0.2);
+  EXPECT_NEAR(model->one_way(4096), kModelCosts.latency.of(4096), 0.2);
 }
 
 TEST(MessageModel, takes_an_overhead_nobody_measured_for_a_part_of_the_latency) {
-  auto rows = test_rows(kKind, kCosts);
+  auto rows = test_rows(kKind, kModelCosts);
   for (MessageRow& row : rows) row.overhead = 0;
   const auto model = fit_message_model(rows, kKind, PathChoice::Roce);
   ASSERT_TRUE(model);
@@ -93,8 +93,8 @@ TEST(MessageModel, needs_two_sizes_of_each) {
     const auto model = fit_message_model(rows, kKind, PathChoice::Roce);
     return model ? std::string("a model") : model.error().to_string();
   };
-  const auto latency = [](std::uint32_t size) { return test_row(kKind, MessageMeasure::Latency, size, kCosts); };
-  const auto rate = [](std::uint32_t size) { return test_row(kKind, MessageMeasure::Rate, size, kCosts); };
+  const auto latency = [](std::uint32_t size) { return test_row(kKind, MessageMeasure::Latency, size, kModelCosts); };
+  const auto rate = [](std::uint32_t size) { return test_row(kKind, MessageMeasure::Rate, size, kModelCosts); };
   EXPECT_NE(no_model({}).find("latencies of at least two sizes"), std::string::npos);
   EXPECT_NE(no_model({latency(8), latency(8), rate(8), rate(64)}).find("latencies"), std::string::npos);
   EXPECT_NE(no_model({latency(8), latency(64), rate(8)}).find("bandwidths or rates"), std::string::npos);
@@ -115,10 +115,10 @@ TEST(MessageModel, needs_two_sizes_of_each) {
 }
 
 TEST(MessageModel, fits_each_kind_and_path_that_has_enough_rows) {
-  auto rows = test_rows(kKind, kCosts);
-  const auto more = test_rows(test_kind("buffered-write/reversed"), kCosts, PathChoice::Local);
+  auto rows = test_rows(kKind, kModelCosts);
+  const auto more = test_rows(test_kind("buffered-write/reversed"), kModelCosts, PathChoice::Local);
   rows.insert(rows.end(), more.begin(), more.end());
-  rows.push_back(test_row(test_kind("direct-read"), MessageMeasure::Latency, 8, kCosts));
+  rows.push_back(test_row(test_kind("direct-read"), MessageMeasure::Latency, 8, kModelCosts));
   const auto models = fit_all_models(rows);
   ASSERT_EQ(models.size(), 2u);
   EXPECT_EQ(models[0].kind, kKind);

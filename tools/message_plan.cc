@@ -2,7 +2,6 @@
 #include "tools/message_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "tools/message_choice.h"
@@ -22,8 +21,7 @@ constexpr std::uint32_t kThreads[] = {1, 2, 4};
 constexpr std::uint32_t kBatch = 16;
 // What one test moves at most, and has in flight at most.
 constexpr std::uint64_t kBytesOfTest = 64 << 20, kBytesInFlight = 4 << 20;
-constexpr std::uint64_t kRing = 1 << 20, kRingOfMany = 128 << 10;
-constexpr std::uint64_t kHeaderBytes = 64;
+constexpr std::uint64_t kRingOfMany = 128 << 10;
 // Of a run that decides: long enough to tell, and at most so many times the messages of the first.
 constexpr Duration kEnough = Duration::milliseconds(50);
 constexpr double kMostTimes = 100;
@@ -40,7 +38,7 @@ MessageTest by_size(const messaging::Kind& kind, PathChoice path, MessageMeasure
   test.measure = measure;
   test.size = size;
   test.window = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBytesInFlight / size, 4, 64));
-  test.ring_bytes = std::max(kRing, std::bit_ceil(test.window * (size + kHeaderBytes)));
+  test.ring_bytes = std::max(kUsualRing, ring_for(test.window, size));
   test.iterations = bounded(measure == MessageMeasure::Latency ? iterations : 10 * iterations, size);
   return test;
 }

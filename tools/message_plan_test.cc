@@ -15,10 +15,10 @@
 namespace verbena::tools {
 namespace {
 
-constexpr TestCosts kCosts{{0.2, 0.0002}, {1.8, 0.0005}, {0.9, 0.0004}};
+constexpr TestCosts kPlanCosts{{0.2, 0.0002}, {1.8, 0.0005}, {0.9, 0.0004}};
 
 MessageRow measured(const MessageTest& test) {
-  MessageRow row = test_row(test.kind, test.measure, test.size, kCosts, test.path);
+  MessageRow row = test_row(test.kind, test.measure, test.size, kPlanCosts, test.path);
   row.test = test;
   return row;
 }

@@ -26,7 +26,7 @@ Result<void> ReceivingEnd::work() {
   crew_.report_ready();
   if (auto met = meet(); !met) return met;
   memory_bytes_ = receiver_->memory_bytes();
-  if (test_.measure == MessageMeasure::Latency) return answer_each();
+  if (test_.is_latency()) return answer_each();
   if (auto taken = take_all(); !taken) return taken;
   return wait_end();
 }
@@ -61,7 +61,7 @@ bool ReceivingEnd::accept() {
     error_ = sender.error();
     return true;
   }
-  const std::uint32_t bytes = test_.measure == MessageMeasure::Latency ? test_.size : kAnswerBytes;
+  const std::uint32_t bytes = test_.is_latency() ? test_.size : kAnswerBytes;
   auto source = MessageSource::create(device_, std::move(*sender), bytes, 1);
   if (source) answers_.emplace(std::move(*source));
   else error_ = source.error();

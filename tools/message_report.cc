@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tools/bench_common.h"
 #include "tools/html_page.h"
 #include "tools/message_choice.h"
 #include "tools/message_kinds.h"
@@ -17,7 +18,6 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr double kMebibyte = 1 << 20;
 constexpr double kMuchError = 0.3;  // typical error of a model that says little
 constexpr std::size_t kMaxSeries = 10;  // that the page has colours for
 
@@ -47,10 +47,10 @@ struct View {
   double (*predicted)(const MessageModel&, double x) = nullptr;
 };
 
-bool is_latency(const MessageRow& row) { return row.test.measure == MessageMeasure::Latency; }
-bool is_alone(const MessageRow& row) { return row.test.senders == 1 && row.test.threads == 1; }
-bool is_single_stream(const MessageRow& row) { return !is_latency(row) && is_alone(row) && row.test.batch == 1; }
-bool is_single_latency(const MessageRow& row) { return is_latency(row) && is_alone(row); }
+bool is_single_stream(const MessageRow& row) {
+  return !row.test.is_latency() && row.test.is_alone() && row.test.batch == 1;
+}
+bool is_single_latency(const MessageRow& row) { return row.test.is_latency() && row.test.is_alone(); }
 double size_of(const MessageRow& row) { return row.test.size; }
 
 // One series for each kind, in the order of the rows, and what the model of it predicts. Of several rows at one place
@@ -88,13 +88,13 @@ std::string figures_by_number(const Rows& rows, PathChoice path, bool threads) {
   const auto number = [&](const MessageRow& row) { return threads ? row.test.threads : row.test.senders; };
   const auto other = [&](const MessageRow& row) { return threads ? row.test.senders : row.test.threads; };
   const auto many = std::ranges::find_if(rows, [&](const MessageRow& row) {
-    return row.test.path == path && !is_latency(row) && number(row) > 1;
+    return row.test.path == path && !row.test.is_latency() && number(row) > 1;
   });
   if (many == rows.end()) return "";
   Rows alike, latencies;
   for (const MessageRow& row : rows)
     if (other(row) == 1 && row.test.size == many->test.size && row.test.batch == many->test.batch)
-      (is_latency(row) ? latencies : alike).push_back(row);
+      (row.test.is_latency() ? latencies : alike).push_back(row);
   const std::string title = threads ? "Messages of {} bytes by pairs of threads (N:N)"
                                     : "Messages of {} bytes by senders to one receiver (N:1)";
   const auto rate = [](const MessageRow& row) { return row.messages_per_second(); };
@@ -159,7 +159,7 @@ std::string properties() {
 std::string predicted_rows(const std::vector<MessagePrediction>& all, const MessageModel& model) {
   std::string body;
   for (const MessagePrediction& one : all) {
-    const bool latency = one.test.measure == MessageMeasure::Latency;
+    const bool latency = one.test.is_latency();
     const auto text = [&](double value) {
       return latency ? fmt::format("{:.2f} µs", value) : fmt::format("{:.4g} messages/s", value);
     };
@@ -209,7 +209,7 @@ std::string numbers(const Rows& rows) {
   body += html_row("th", {"protocol", "over", "measure", "bytes", "senders", "threads", "batch", "typical µs",
                           "99% µs", "messages/s", "MiB/s", "overhead µs", "memory there"}, 3);
   for (const MessageRow& row : rows) {
-    const bool latency = is_latency(row);
+    const bool latency = row.test.is_latency();
     body += html_row("td", {messaging::to_string(row.kind), std::string(words_for(row.test.path)),
                             measure_text(row.test), std::to_string(row.test.size), std::to_string(row.test.senders),
                             std::to_string(row.test.threads), std::to_string(row.test.batch),

@@ -65,7 +65,7 @@ Result<void> check_message_test(const MessageTest& test) {
     return Error(ErrorCode::InvalidArgument, test.name() + ": " + why);
   };
   if (test.iterations == 0 && test.duration == 0) return refuse("neither a number of messages nor a time is given");
-  if (test.measure != MessageMeasure::Latency) {
+  if (!test.is_latency()) {
     if (test.size == 0) return refuse("messages of no bytes have a latency alone");
     return {};
   }
@@ -102,7 +102,7 @@ nlohmann::json to_json(const MessageRow& row) {
                      {"receiver_bytes", row.receiver_bytes},
                      {"runs", run_count(row)}};
   if (is_repeated(row)) all["spread"] = spread_of(row);
-  if (row.test.measure == MessageMeasure::Latency)
+  if (row.test.is_latency())
     all["time_us"] = {{"min", row.minimum}, {"typical", row.typical}, {"avg", row.average},  {"stdev", row.deviation},
                       {"p99", row.p99},     {"p99.9", row.p999},      {"max", row.maximum}};
   return all;

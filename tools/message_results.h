@@ -39,6 +39,8 @@ inline constexpr std::uint64_t kMaxMessageRing = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kMaxMessageIterations = std::uint64_t{1} << 31;
 inline constexpr std::uint32_t kMaxMessageDuration = 1'000'000;
 
+inline constexpr std::uint64_t kUsualRing = 1u << 20;  // bytes
+
 struct MessageTest {
   messaging::Kind kind{};
   PathChoice path = PathChoice::Auto;  // of both ends' devices
@@ -48,11 +50,13 @@ struct MessageTest {
   std::uint32_t threads = 1;       // pairs of a sending and a receiving thread, each with devices of its own (N:N)
   std::uint32_t batch = 1;         // messages handed over at once
   std::uint32_t window = 64;       // messages in flight: messaging::Options::depth
-  std::uint64_t ring_bytes = 1u << 20;
+  std::uint64_t ring_bytes = kUsualRing;
   std::uint32_t inline_bytes = messaging::Options{}.inline_bytes;  // messages up to that long go in the request
   std::uint64_t iterations = 1000;  // messages of each sender; there and back is one
   std::uint32_t duration = 0;       // seconds; 0: `iterations` counts
 
+  bool is_latency() const { return measure == MessageMeasure::Latency; }
+  bool is_alone() const { return senders == 1 && threads == 1; }
   // "buffered-write/reversed lat, 8 bytes"
   std::string name() const;
 };

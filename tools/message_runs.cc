@@ -21,7 +21,7 @@ double width_of(std::vector<double> merits) {
 }  // namespace
 
 double merit_of(const MessageRow& row) {
-  if (row.test.measure == MessageMeasure::Latency) return row.typical > 0 ? 1 / row.typical : 0;
+  if (row.test.is_latency()) return row.typical > 0 ? 1 / row.typical : 0;
   return row.messages_per_second();
 }
 

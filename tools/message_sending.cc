@@ -61,7 +61,7 @@ Result<void> SendingEnd::connect() {
 }
 
 Result<void> SendingEnd::take_turn() {
-  if (test_.measure != MessageMeasure::Latency) return stream();
+  if (!test_.is_latency()) return stream();
   if (auto warm = ask(std::min(kWarmUp, limit_)); !warm) return warm;
   times_ = {};
   return ask(limit_);

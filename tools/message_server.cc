@@ -9,10 +9,7 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr Duration kGlance = Duration::milliseconds(5);
 constexpr Duration kIdleGlance = Duration::milliseconds(50);
-// For the client to say why it ended a connection.
-constexpr Duration kTimeToExplain = Duration::seconds(1);
 
 }  // namespace
 
@@ -55,7 +52,7 @@ Result<void> MessageServer::serve_all() {
 
 // The next that the client says, which may take long; or the error of a thread.
 Result<nlohmann::json> MessageServer::wait_told(const MessageCrew* crew) {
-  while (!control_.ready(crew == nullptr ? kIdleGlance : kGlance)) {
+  while (!control_.ready(crew == nullptr ? kIdleGlance : MessageCrew::kGlance)) {
     if (options_.stopped()) {
       link_error_ = Error(ErrorCode::Cancelled, "interrupted");
       return *link_error_;
@@ -107,7 +104,7 @@ Result<void> MessageServer::run(const MessageTest& test) {
   if (auto sound = check_message_test(test); !sound) return fail(test, sound.error());
   if (auto sound = check_events(test, options_.end); !sound) return fail(test, sound.error());
   if (auto ready = devices_.prepare(test.path, test.threads); !ready) return fail(test, ready.error());
-  if (test.measure == MessageMeasure::Latency)
+  if (test.is_latency())
     if (auto fits = check_inline(test, devices_.at(0).info()); !fits) return fail(test, fits.error());
   Ends ends;
   MessageCrew crew(test.threads, [&](std::uint32_t number) { return ends[number]->run(); });

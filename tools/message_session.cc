@@ -13,8 +13,6 @@ namespace verbena::tools {
 namespace {
 
 constexpr std::string_view kBenchName = "message";
-// For the other end to say why it ended a connection.
-constexpr Duration kTimeToExplain = Duration::seconds(1);
 
 MessageRow row_of(const MessageTest& test, const std::vector<std::unique_ptr<SendingEnd>>& ends) {
   MessageRow row;

@@ -84,6 +84,8 @@ nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address);
 Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann::json& flags);
 // So may end a connection whose other end fails, and says why elsewhere.
 bool may_come_from_peer(ErrorCode code);
+// For the other end to say why it ended a connection.
+inline constexpr Duration kTimeToExplain = Duration::seconds(1);
 // Of a receiver that sleeps until a message comes. Errors: InvalidArgument (none wakes it).
 Result<void> check_events(const MessageTest& test, const MessageEndOptions& options);
 // Of who sends messages of that protocol, by that device. Errors: InvalidArgument (it takes less in a request).

@@ -14,9 +14,9 @@ namespace verbena::tools {
 namespace {
 
 // A server in a thread of this process, and what came of it.
-class ServerThread {
+class MessageServerThread {
  public:
-  ServerThread()
+  MessageServerThread()
       : devices_(must(MessageDevices::open({}, nullptr))),
         listener_(must(TcpListener::create(devices_.address(), 0))),
         thread_([this] {
@@ -29,9 +29,9 @@ class ServerThread {
           auto link = listener_.accept(options.stopped);
           outcome_ = link ? MessageServer(std::move(*link), devices_, options).serve() : link.error();
         }) {}
-  ServerThread(const ServerThread&) = delete;
-  ServerThread& operator=(const ServerThread&) = delete;
-  ~ServerThread() {
+  MessageServerThread(const MessageServerThread&) = delete;
+  MessageServerThread& operator=(const MessageServerThread&) = delete;
+  ~MessageServerThread() {
     stop();
     if (thread_.joinable()) thread_.join();
   }
@@ -62,7 +62,7 @@ MessageTest quick_test(std::string_view kind, MessageMeasure measure) {
 }
 
 TEST(MessageSession, runs_one_test_after_the_other_with_one_server) {
-  ServerThread server;
+  MessageServerThread server;
   auto session = must(MessageSession::connect(server.address(), {}));
   EXPECT_EQ(session->remote(), server.address().host);
   std::vector<std::string> expected;
@@ -86,7 +86,7 @@ TEST(MessageSession, runs_one_test_after_the_other_with_one_server) {
 }
 
 TEST(MessageSession, goes_on_after_a_test_that_either_end_cannot_run) {
-  ServerThread server;
+  MessageServerThread server;
   auto session = must(MessageSession::connect(server.address(), {}));
   MessageTest test = quick_test("send-receive", MessageMeasure::Latency);
   test.batch = 2;  // refused here
@@ -107,7 +107,7 @@ TEST(MessageSession, goes_on_after_a_test_that_either_end_cannot_run) {
 }
 
 TEST(MessageSession, sends_no_more_in_a_request_than_the_device_takes_and_says_so) {
-  ServerThread server;
+  MessageServerThread server;
   auto session = must(MessageSession::connect(server.address(), {}));
   const std::uint32_t most = session->devices().at(0).info().max_inline_bytes;
   MessageTest test = quick_test("send-receive", MessageMeasure::Latency);
@@ -125,7 +125,7 @@ TEST(MessageSession, sends_no_more_in_a_request_than_the_device_takes_and_says_s
 
 TEST(MessageSession, is_over_when_it_is_stopped_however_busy_it_is) {
   for (const MessageMeasure measure : {MessageMeasure::Latency, MessageMeasure::Rate}) {
-    ServerThread server;
+    MessageServerThread server;
     std::atomic<bool> stop{false};
     MessageSessionOptions options;
     options.stopped = [&] { return stop.load(); };
@@ -146,7 +146,7 @@ TEST(MessageSession, is_over_when_it_is_stopped_however_busy_it_is) {
 }
 
 TEST(MessageSession, learns_why_its_server_ends) {
-  ServerThread server;
+  MessageServerThread server;
   auto session = must(MessageSession::connect(server.address(), {}));
   MessageTest test = quick_test("direct-read", MessageMeasure::Rate);
   test.duration = 600;

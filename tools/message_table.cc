@@ -13,7 +13,7 @@ std::string message_header(MessageMeasure measure) {
 }
 
 std::string message_line(const MessageRow& row) {
-  if (row.test.measure == MessageMeasure::Latency)
+  if (row.test.is_latency())
     return fmt::format(" {:<8} {:<12} {:<12.2f} {:<16.2f} {:<12.2f} {:<14.2f} {:<10.2f} {:<12.2f} {:.2f}\n",
                        row.test.size, row.messages, row.minimum, row.typical, row.average, row.deviation, row.p99,
                        row.p999, row.maximum);

@@ -23,15 +23,12 @@ constexpr std::array<std::uint64_t, 5> kRings{64 << 10, 256 << 10, 1 << 20, 4 <<
 // Usual values, and what one test may register for messages in flight and move.
 constexpr std::uint32_t kUsualWindow = 64;
 constexpr std::uint32_t kMostInline = 1024;  // longer ones are not tried
-constexpr std::uint64_t kUsualRing = 1 << 20, kMostInFlight = 256 << 20, kBytesOfTest = 256 << 20;
-constexpr std::uint64_t kRingMessages = 4, kHeaderBytes = 64;
-
-std::uint64_t least_ring(std::uint32_t size) { return std::bit_ceil(kRingMessages * (size + kHeaderBytes)); }
+constexpr std::uint64_t kMostInFlight = 256 << 20, kMostMoved = 256 << 20;
 
 // A few hundred milliseconds' worth on a machine of today.
 std::uint64_t iterations_of(MessageMeasure goal, std::uint32_t size, std::uint32_t senders) {
   const std::uint64_t messages = goal == MessageMeasure::Latency ? 5000 : 100'000;
-  const std::uint64_t fitting = kBytesOfTest / std::max<std::uint32_t>(size, 1);
+  const std::uint64_t fitting = kMostMoved / std::max<std::uint32_t>(size, 1);
   return std::max<std::uint64_t>(std::min(messages, fitting) / senders, 16);
 }
 

@@ -7,10 +7,6 @@ namespace verbena::tools {
 
 namespace {
 
-Segments segments_of(const ScatterGather& piece) {
-  return piece.length == 0 ? Segments(std::span<const ScatterGather>{}) : Segments(piece);
-}
-
 // A pattern that differs from message to message.
 std::byte pattern(std::uint64_t sequence, std::size_t at) {
   return static_cast<std::byte>(sequence * 131 + at * 7 + 1);

@@ -8,8 +8,8 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::array<std::byte, 4> kMagic{std::byte{'V'}, std::byte{'B'}, std::byte{'P'}, std::byte{'G'}};
-constexpr unsigned kVersion = 1;
+constexpr std::array<std::byte, 4> kPingMagic{std::byte{'V'}, std::byte{'B'}, std::byte{'P'}, std::byte{'G'}};
+constexpr unsigned kPingVersion = 1;
 
 }  // namespace
 
@@ -21,21 +21,21 @@ std::optional<PingOperation> parse_ping_operation(std::string_view name) {
 
 std::array<std::byte, PingRequest::kWireBytes> PingRequest::to_bytes() const {
   std::array<std::byte, kWireBytes> out{};
-  std::copy(kMagic.begin(), kMagic.end(), out.begin());
-  out[4] = std::byte{kVersion};
+  std::copy(kPingMagic.begin(), kPingMagic.end(), out.begin());
+  out[4] = std::byte{kPingVersion};
   out[5] = static_cast<std::byte>(operation);
   for (std::size_t i = 0; i < 4; ++i) out[8 + i] = static_cast<std::byte>(size >> (8 * i));
   return out;
 }
 
 Result<PingRequest> PingRequest::from_bytes(std::span<const std::byte> bytes) {
-  if (bytes.size() < kWireBytes || !std::equal(kMagic.begin(), kMagic.end(), bytes.begin()))
+  if (bytes.size() < kWireBytes || !std::equal(kPingMagic.begin(), kPingMagic.end(), bytes.begin()))
     return Error(ErrorCode::ProtocolError,
                  "this is the ping server verbena ping -s, for verbena ping; files come from verbena serve");
   const auto version = std::to_integer<unsigned>(bytes[4]);
-  if (version != kVersion)
+  if (version != kPingVersion)
     return Error(ErrorCode::ProtocolError, "ping of version " + std::to_string(version) + ", here is version " +
-                                               std::to_string(kVersion));
+                                               std::to_string(kPingVersion));
   PingRequest request;
   const auto operation = std::to_integer<std::size_t>(bytes[5]);
   if (operation >= std::size(kPingOperationNames))

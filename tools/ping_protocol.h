@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "verbena/async/operation.h"
 #include "verbena/base/result.h"
 
 namespace verbena::tools {
@@ -21,6 +22,11 @@ constexpr std::string_view to_string(PingOperation op) { return kPingOperationNa
 std::optional<PingOperation> parse_ping_operation(std::string_view name);
 constexpr bool is_atomic(PingOperation op) {
   return op == PingOperation::CompareAndSwap || op == PingOperation::FetchAndAdd;
+}
+
+// Empty messages have no buffer.
+inline Segments segments_of(const ScatterGather& piece) {
+  return piece.length == 0 ? Segments(std::span<const ScatterGather>{}) : Segments(piece);
 }
 
 // The client's private data. The server answers with the RemoteMemory of `size` bytes, or 8 for atomics.

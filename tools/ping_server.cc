@@ -5,15 +5,6 @@
 
 namespace verbena::tools {
 
-namespace {
-
-// Empty messages have no buffer.
-Segments segments_of(const ScatterGather& piece) {
-  return piece.length == 0 ? Segments(std::span<const ScatterGather>{}) : Segments(piece);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<PingVisit>> PingVisit::create(ProgressEngine& engine, Device& device,
                                                      const PingRequest& request, ConnectionRequest& from) {
   std::unique_ptr<PingVisit> visit(new PingVisit(request, from.peer().to_string()));

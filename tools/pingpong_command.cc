@@ -18,7 +18,7 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::uint32_t kMaxMessageSize = 1u << 30;
+constexpr std::uint32_t kMaxPingpongBytes = 1u << 30;
 
 struct Refusal {
   const char* flag;
@@ -61,7 +61,7 @@ std::string_view pingpong_advice(ErrorCode code) {
   }
 }
 
-int report(const Error& error) { return report_error("pingpong", error, pingpong_advice(error.code())); }
+int report_pingpong(const Error& error) { return report_error("pingpong", error, pingpong_advice(error.code())); }
 
 Result<void> exchange_messages(const PingpongOptions& options, Device& device, ProgressEngine& engine,
                                const StopQuestion& stopped) {
@@ -105,10 +105,10 @@ int run_on(Device& device, const PingpongOptions& options) {
   EngineOptions engine_options;
   engine_options.wait = options.settings.events ? WaitMode::Event : WaitMode::Busy;
   auto engine = ProgressEngine::create(device, engine_options);
-  if (!engine) return report(engine.error());
+  if (!engine) return report_pingpong(engine.error());
   const StopSignals signals(*engine);
   const auto outcome = exchange_messages(options, device, *engine, [&] { return signals.requested(); });
-  return outcome ? kExitOk : report(outcome.error());
+  return outcome ? kExitOk : report_pingpong(outcome.error());
 }
 
 int run_pingpong(PingpongOptions& options) {
@@ -146,7 +146,7 @@ void add_pingpong_command(CLI::App& program, int& status) {
                                    "TCP port of the server; a server takes a free one with 0");
   require_whole(port->capture_default_str(), 0, 65535);
   auto* size = command->add_option("-s,--size", settings.size, "Bytes per message");
-  require_whole(size->capture_default_str(), 0, kMaxMessageSize);
+  require_whole(size->capture_default_str(), 0, kMaxPingpongBytes);
   command->add_option("-m,--mtu", settings.mtu, "Path MTU: bytes per packet")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->capture_default_str();

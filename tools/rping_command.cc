@@ -42,15 +42,15 @@ std::string_view rping_advice(ErrorCode code) {
   }
 }
 
-int report(const Error& error) { return report_error("rping", error, rping_advice(error.code())); }
+int report_rping(const Error& error) { return report_error("rping", error, rping_advice(error.code())); }
 
 std::string pings_text(std::uint64_t pings) { return fmt::format("{} ping{}", pings, pings == 1 ? "" : "s"); }
 
 int serve_on(Device& device, const RpingOptions& options) {
   auto engine = ProgressEngine::create(device);
-  if (!engine) return report(engine.error());
+  if (!engine) return report_rping(engine.error());
   auto server = RpingServer::create(*engine, device, options.port, options.persistent, options.settings);
-  if (!server) return report(server.error());
+  if (!server) return report_rping(server.error());
   const StopSignals signals(*engine);
   say(stdout, "listening on {}\n", (*server)->address().to_string());
   std::fflush(stdout);
@@ -61,7 +61,7 @@ int serve_on(Device& device, const RpingOptions& options) {
     say(stdout, "{}: {}\n", visit.peer(), pings_text(visit.pings()));
     std::fflush(stdout);
     if (auto ended = visit.status(); !ended) {
-      const int failed = report(ended.error());
+      const int failed = report_rping(ended.error());
       if (!options.persistent) status = failed;
     }
   };
@@ -87,9 +87,9 @@ Result<void> ping_on(const RpingOptions& options, RpingClient& client, const Sto
 
 int ping_from(Device& device, const RpingOptions& options, const Endpoint& peer) {
   auto engine = ProgressEngine::create(device);
-  if (!engine) return report(engine.error());
+  if (!engine) return report_rping(engine.error());
   auto client = RpingClient::connect(*engine, device, peer, options.settings);
-  if (!client) return report(client.error());
+  if (!client) return report_rping(client.error());
   std::uint64_t done = 0;
   Result<void> outcome;
   {
@@ -98,7 +98,7 @@ int ping_from(Device& device, const RpingOptions& options, const Endpoint& peer)
   }
   say(stdout, "{}: {} of {} bytes\n", peer.to_string(), pings_text(done), options.settings.bytes);
   std::fflush(stdout);
-  return outcome ? kExitOk : report(outcome.error());
+  return outcome ? kExitOk : report_rping(outcome.error());
 }
 
 int run_on_device(const RpingOptions& options) {

@@ -27,9 +27,9 @@ struct Side {
 };
 
 // Runs a server of one client in a thread; outcome() waits for the end of the visit.
-class ServerThread {
+class RpingServerThread {
  public:
-  explicit ServerThread(const RpingSettings& settings)
+  explicit RpingServerThread(const RpingSettings& settings)
       : server_(*RpingServer::create(side_.engine, side_.device, 0, false, settings)), address_(server_->address()) {
     thread_ = std::jthread([this] { run(); });
   }
@@ -91,7 +91,7 @@ class FalseClient {
 std::optional<Error> server_meets(const std::function<void(FalseClient&)>& act) {
   RpingSettings settings;
   settings.validate = true;
-  ServerThread server(settings);
+  RpingServerThread server(settings);
   {
     FalseClient client(server.address());
     fill_rping_payload(client.payload(), 0);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kChunksPerPump = 4;
 
-Error nonsense(const std::string& what) {
+Error sender_sent(const std::string& what) {
   return Error(ErrorCode::ProtocolError, "file protocol: the sender sent " + what);
 }
 
@@ -26,13 +26,13 @@ StreamReceiver::StreamReceiver(MessageChannel& channel, Staging& staging, std::o
     : channel_(channel), staging_(staging), remote_(remote), target_(std::move(target)), observer_(observer) {}
 
 Result<void> StreamReceiver::handle(Message message) {
-  if (!is_stream(message) || finished_) return nonsense(std::string(name_of(message)) + " out of turn");
-  if (queue_.size() >= kStreamWindow) return nonsense("more than the window allows");
+  if (!is_stream(message) || finished_) return sender_sent(std::string(name_of(message)) + " out of turn");
+  if (queue_.size() >= kStreamWindow) return sender_sent("more than the window allows");
   if (const auto* chunk = std::get_if<message::Chunk>(&message)) {
-    if (chunk->slot >= staging_.slots || chunk->length > staging_.slot_bytes) return nonsense("a Chunk of no slot");
+    if (chunk->slot >= staging_.slots || chunk->length > staging_.slot_bytes) return sender_sent("a Chunk of no slot");
     for (const Message& other : queue_)
       if (const auto* same = std::get_if<message::Chunk>(&other); same != nullptr && same->slot == chunk->slot)
-        return nonsense("two Chunks in one slot");
+        return sender_sent("two Chunks in one slot");
     if (remote_) {
       auto there = remote_->sub_range(std::uint64_t{chunk->slot} * staging_.slot_bytes, chunk->length);
       if (!there) return std::move(there).error();
@@ -76,11 +76,11 @@ Result<void> StreamReceiver::acknowledge() {
 }
 
 Result<void> StreamReceiver::process(const Message& message) {
-  if (finished_) return nonsense("more after the end");
+  if (finished_) return sender_sent("more after the end");
   if (const auto* chunk = std::get_if<message::Chunk>(&message)) return take_chunk(*chunk);
   if (const auto* file_end = std::get_if<message::FileEnd>(&message)) return end_file(*file_end);
   if (const auto* abort = std::get_if<message::FileAbort>(&message)) return abort_file(*abort);
-  if (current_) return nonsense(std::string(name_of(message)) + " inside a file");
+  if (current_) return sender_sent(std::string(name_of(message)) + " inside a file");
   if (const auto* file = std::get_if<message::File>(&message)) return begin_file(*file);
   if (const auto* directory = std::get_if<message::Directory>(&message)) return begin_directory(*directory);
   if (std::holds_alternative<message::DirectoryEnd>(message)) return end_directory();
@@ -89,15 +89,15 @@ Result<void> StreamReceiver::process(const Message& message) {
 }
 
 Result<void> StreamReceiver::check_entry(RootKind kind, const std::string& name) {
-  if (++entries_ > kMaxEntries) return nonsense("too many entries");
+  if (++entries_ > kMaxEntries) return sender_sent("too many entries");
   if (root_seen_) {
-    if (levels_.empty()) return nonsense("an entry after the root");
-    if (!is_safe_name(name)) return nonsense("an entry without a name");
+    if (levels_.empty()) return sender_sent("an entry after the root");
+    if (!is_safe_name(name)) return sender_sent("an entry without a name");
     return {};
   }
-  if (!name.empty()) return nonsense("a root with a name");
-  if (kind != target_.kind) return nonsense(kind == RootKind::File ? "a file instead of a directory"
-                                                                   : "a directory instead of a file");
+  if (!name.empty()) return sender_sent("a root with a name");
+  if (kind != target_.kind)
+    return sender_sent(kind == RootKind::File ? "a file instead of a directory" : "a directory instead of a file");
   root_seen_ = true;
   return {};
 }
@@ -109,7 +109,7 @@ std::string StreamReceiver::path_of(const std::string& name) const {
 
 Result<void> StreamReceiver::begin_directory(const message::Directory& m) {
   if (auto fits = check_entry(RootKind::Directory, m.name); !fits) return fits;
-  if (levels_.size() == kMaxDepth) return nonsense("a tree too deep");
+  if (levels_.size() == kMaxDepth) return sender_sent("a tree too deep");
   Level level;
   level.id = m.id;
   level.mode = m.mode;
@@ -132,7 +132,7 @@ Result<void> StreamReceiver::begin_directory(const message::Directory& m) {
 }
 
 Result<void> StreamReceiver::end_directory() {
-  if (levels_.empty()) return nonsense("the end of no directory");
+  if (levels_.empty()) return sender_sent("the end of no directory");
   const Level level = std::move(levels_.back());
   levels_.pop_back();
   if (!level.directory.is_open()) return {};  // refused already
@@ -159,8 +159,8 @@ Result<void> StreamReceiver::begin_file(const message::File& m) {
 }
 
 Result<void> StreamReceiver::take_chunk(const message::Chunk& m) {
-  if (!current_) return nonsense("a Chunk outside a file");
-  if (m.length > current_->size - current_->got) return nonsense("more than the file's size");
+  if (!current_) return sender_sent("a Chunk outside a file");
+  if (m.length > current_->size - current_->got) return sender_sent("more than the file's size");
   current_->got += m.length;
   observer_.moved(m.length);
   if (!current_->partial) return {};
@@ -174,10 +174,10 @@ Result<void> StreamReceiver::take_chunk(const message::Chunk& m) {
 }
 
 Result<void> StreamReceiver::end_file(const message::FileEnd& m) {
-  if (!current_) return nonsense("the end of no file");
+  if (!current_) return sender_sent("the end of no file");
   CurrentFile file = std::move(*current_);
   current_.reset();
-  if (file.got != file.size) return nonsense("less than the file's size");
+  if (file.got != file.size) return sender_sent("less than the file's size");
   if (!file.partial) return {};
   const DigestBytes digest = file.digest.finish();
   if (digest != m.digest)
@@ -192,7 +192,7 @@ Result<void> StreamReceiver::end_file(const message::FileEnd& m) {
 }
 
 Result<void> StreamReceiver::abort_file(const message::FileAbort& m) {
-  if (!current_) return nonsense("the end of no file");
+  if (!current_) return sender_sent("the end of no file");
   // Refused here first: counted already.
   if (current_->partial) {
     ++totals_.failures;
@@ -203,8 +203,8 @@ Result<void> StreamReceiver::abort_file(const message::FileAbort& m) {
 }
 
 Result<void> StreamReceiver::skip(const message::Skipped& m) {
-  if (++entries_ > kMaxEntries) return nonsense("too many entries");
-  if (m.name.empty() != levels_.empty() || (levels_.empty() && root_seen_)) return nonsense("Skipped out of place");
+  if (++entries_ > kMaxEntries) return sender_sent("too many entries");
+  if (m.name.empty() != levels_.empty() || (levels_.empty() && root_seen_)) return sender_sent("Skipped out of place");
   root_seen_ = true;
   const std::string path = path_of(m.name);
   if (!levels_.empty() && !levels_.back().directory.is_open()) return {};
@@ -219,7 +219,7 @@ Result<void> StreamReceiver::skip(const message::Skipped& m) {
 }
 
 Result<void> StreamReceiver::end() {
-  if (!root_seen_ || !levels_.empty()) return nonsense("the end too soon");
+  if (!root_seen_ || !levels_.empty()) return sender_sent("the end too soon");
   finished_ = true;
   return {};
 }

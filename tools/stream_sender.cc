@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kStepsPerPump = 4;
 
-Error nonsense(std::string_view what) {
+Error receiver_sent(std::string_view what) {
   return Error(ErrorCode::ProtocolError, "file protocol: the receiver sent " + std::string(what));
 }
 
@@ -26,11 +26,11 @@ Result<void> StreamSender::handle(const Message& message) {
   if (const auto* ack = std::get_if<message::Ack>(&message)) return acknowledged(ack->processed);
   if (const auto* refusal = std::get_if<message::Refused>(&message)) return refused(*refusal);
   if (std::holds_alternative<message::Done>(message)) {
-    if (!all_sent_ || !outstanding_.empty()) return nonsense("Done before the end");
+    if (!all_sent_ || !outstanding_.empty()) return receiver_sent("Done before the end");
     finished_ = true;
     return {};
   }
-  return nonsense(name_of(message));
+  return receiver_sent(name_of(message));
 }
 
 Result<bool> StreamSender::pump() {
@@ -164,7 +164,7 @@ Result<void> StreamSender::send(const Message& message, Outstanding outstanding)
 
 Result<void> StreamSender::acknowledged(std::uint32_t processed) {
   const std::uint32_t more = processed - processed_;
-  if (more > outstanding_.size()) return nonsense("an Ack for what was not sent");
+  if (more > outstanding_.size()) return receiver_sent("an Ack for what was not sent");
   processed_ = processed;
   for (std::uint32_t i = 0; i < more; ++i) {
     settle(outstanding_.front());
@@ -192,8 +192,8 @@ void StreamSender::settle(const Outstanding& outstanding) {
 
 Result<void> StreamSender::refused(const message::Refused& refusal) {
   const auto entry = in_flight_.find(refusal.id);
-  if (entry == in_flight_.end()) return nonsense("Refused for what was not sent");
-  if (!refused_.insert(refusal.id).second) return nonsense("Refused twice for one entry");
+  if (entry == in_flight_.end()) return receiver_sent("Refused for what was not sent");
+  if (!refused_.insert(refusal.id).second) return receiver_sent("Refused twice for one entry");
   if (refusal.code != ErrorCode::Cancelled) count_failure(entry->second, refusal.text);
   const auto level = std::find(open_directories_.begin(), open_directories_.end(), refusal.id);
   if (level == open_directories_.end()) return {};

@@ -17,8 +17,6 @@ namespace verbena::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// A signal between the question and the wait is noticed this much later.
-constexpr std::chrono::milliseconds kGlance{100};
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -64,7 +62,7 @@ Result<void> wait_ready(int fd, short events, Clock::time_point deadline, const 
   for (;;) {
     if (stopped()) return Error(ErrorCode::Cancelled, what + ": interrupted");
     pollfd one{fd, events, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(kGlance.count()));
+    const int ready = ::poll(&one, 1, kStopGlanceMs);
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) return Error::from_errno(errno, what);
     if (Clock::now() >= deadline) return Error(ErrorCode::TimedOut, what + ": nothing came in time");

@@ -16,6 +16,8 @@ namespace verbena::tools {
 
 // Every wait ends with Cancelled soon after `stopped` says so, and, where there is a timeout, with TimedOut after it.
 using StopQuestion = std::function<bool()>;
+// A signal between the question and the wait is noticed this much later.
+inline constexpr int kStopGlanceMs = 100;
 
 class TcpLink {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of a transfer count and tell.
+// What both ends of a transfer count, tell and put up with.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include "tools/file_protocol.h"
 
 namespace verbena::tools {
+
+inline constexpr double kIdleSeconds = 30;  // an other end that does nothing for so long is given up
 
 struct TransferTotals {
   std::uint64_t files = 0;        // arrived, digest verified, named

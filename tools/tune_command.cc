@@ -23,9 +23,9 @@ namespace verbena::tools {
 
 namespace {
 
-constexpr std::string_view kCommand = "tune";
+constexpr std::string_view kTuneCommand = "tune";
 constexpr std::uint32_t kMaxTuneSenders = 256;
-constexpr Duration kEnough = Duration::milliseconds(300);
+constexpr Duration kEnoughToTune = Duration::milliseconds(300);
 
 struct TuneFlags {
   MessageClientFlags client;
@@ -38,7 +38,7 @@ MessageMeasure goal_of(const std::string& word) {
   return word == "bandwidth" ? MessageMeasure::Bandwidth : MessageMeasure::Latency;
 }
 
-std::string wrong_with(const TuneFlags& flags) {
+std::string wrong_with_size(const TuneFlags& flags) {
   const bool empty = flags.settings.size == 0 && flags.settings.goal != MessageMeasure::Latency;
   return empty ? "--size: messages of no bytes have a latency alone" : "";
 }
@@ -49,7 +49,7 @@ Result<MessageRow> run_a_while(MessageSession& session, MessageTest test) {
   look.iterations = std::max<std::uint64_t>(test.iterations / 50, 16);
   auto row = session.run(look);
   if (!row || row->elapsed.ns <= 0) return row;
-  const auto fitting = static_cast<double>(look.iterations) * static_cast<double>(kEnough.ns) /
+  const auto fitting = static_cast<double>(look.iterations) * static_cast<double>(kEnoughToTune.ns) /
                        static_cast<double>(row->elapsed.ns);
   if (fitting < static_cast<double>(test.iterations)) test.iterations = static_cast<std::uint64_t>(fitting);
   if (test.iterations <= look.iterations) return row;
@@ -109,7 +109,7 @@ nlohmann::json step_json(const TuneStep& step) {
 
 Result<void> write_json(const TuneFlags& flags, MessageSession& session, const Result<TuneOutcome>& outcome) {
   if (flags.client.json.empty()) return {};
-  nlohmann::json all{{"command", std::string(kCommand)},
+  nlohmann::json all{{"command", std::string(kTuneCommand)},
                      {"local", session.devices().address().to_string()},
                      {"remote", session.remote()},
                      {"ok", outcome.has_value()},
@@ -135,12 +135,13 @@ Result<void> write_json(const TuneFlags& flags, MessageSession& session, const R
 int run_tune(TuneFlags& flags) {
   flags.settings.goal = goal_of(flags.goal);
   flags.settings.path = parse_path_choice(flags.path).value_or(PathChoice::Auto);
-  if (const std::string wrong = wrong_with(flags); !wrong.empty()) return report_usage(kCommand, wrong);
-  if (auto fits = check_writable(flags.client.json); !fits) return report_error(kCommand, fits.error(), kWritableFiles);
+  if (const std::string wrong = wrong_with_size(flags); !wrong.empty()) return report_usage(kTuneCommand, wrong);
+  if (auto fits = check_writable(flags.client.json); !fits)
+    return report_error(kTuneCommand, fits.error(), kWritableFiles);
   if (!flags.client.quiet_frequency) warn_of_frequency();
   const StopSignals signals;
   int status = kExitOk;
-  const auto session = open_message_session(kCommand, flags.client, flags.settings.sleeping,
+  const auto session = open_message_session(kTuneCommand, flags.client, flags.settings.sleeping,
                                             [&] { return signals.requested(); }, status);
   if (!session) return status;
   if (session->devices().count() != 0)
@@ -157,8 +158,8 @@ int run_tune(TuneFlags& flags) {
   if (outcome) print_outcome(flags, *outcome);
   std::fflush(stdout);
   const auto written = write_json(flags, *session, outcome);
-  if (!outcome) return report_error(kCommand, outcome.error(), bench_advice(outcome.error().code()));
-  return written ? kExitOk : report_error(kCommand, written.error(), kWritableFiles);
+  if (!outcome) return report_error(kTuneCommand, outcome.error(), bench_advice(outcome.error().code()));
+  return written ? kExitOk : report_error(kTuneCommand, written.error(), kWritableFiles);
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ struct Control {
   }
 };
 
+// Of each end, for Finish and Finished; others are the protocol's.
+inline constexpr std::uint32_t kControlSends = 1;
+inline constexpr std::uint32_t kControlReceives = 1;
+
 // The first counter from `at_least` on whose lower 28 bits are those.
 constexpr std::uint64_t counter_near(std::uint64_t at_least, std::uint32_t low) {
   return at_least + ((low - static_cast<std::uint32_t>(at_least)) & Control::kNumberMask);

@@ -13,9 +13,7 @@ namespace verbena::messaging {
 
 namespace {
 
-constexpr std::uint32_t kControlSends = 1;     // Finished; GivenBack is the protocol's
-constexpr std::uint32_t kControlReceives = 1;  // Finish
-constexpr std::uint32_t kKeepAlives = 1;       // that a connection adds to its queue
+constexpr std::uint32_t kKeepAlives = 1;  // that a connection adds to its queue
 
 }  // namespace
 

@@ -9,13 +9,6 @@
 
 namespace verbena::messaging {
 
-namespace {
-
-constexpr std::uint32_t kControlSends = 1;     // Finish; others are the protocol's
-constexpr std::uint32_t kControlReceives = 1;  // Finished
-
-}  // namespace
-
 SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
     : engine_(engine.state()),
       options_(options),

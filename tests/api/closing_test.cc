@@ -12,12 +12,11 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::kMs;
 using test::must;
 using test::Pair;
 using verbena::testing::VirtualHost;
 using verbena::testing::VirtualNetwork;
-
-constexpr Duration kMs = Duration::milliseconds(1);
 
 Task<int> at_once(int value) { co_return value; }
 Task<void> pause(ProgressEngine& engine) { co_await engine.sleep(kMs); }
@@ -296,7 +295,7 @@ TEST(ConnectTo, an_address_that_is_none_leaves_a_connection_that_can_be_connecte
   must(connection.connect_to(pair.listener->address().to_string()));
 }
 
-Task<void> throws_after(ProgressEngine& engine, Duration time) {
+Task<void> throws_out_of_task(ProgressEngine& engine, Duration time) {
   if (time > Duration{}) co_await engine.sleep(time);
   throw std::runtime_error("out of a task");
 }
@@ -311,7 +310,7 @@ TEST(Throwing, out_of_close_leaves_a_connection_that_ends) {
   Connection near = must(Connection::connect(client.engine(), "10.0.0.1:7471", {.keep_alive = {}}));
   MemoryRegion inbox = must(client.device().allocate_memory(64));
   Operation receive = near.receive(inbox.local());
-  client.engine().spawn(throws_after(client.engine(), {}));
+  client.engine().spawn(throws_out_of_task(client.engine(), {}));
   EXPECT_THROW(static_cast<void>(near.close()), std::runtime_error);
   must(network.run_for(Duration::seconds(60)));
   EXPECT_TRUE(near.closed());
@@ -322,7 +321,7 @@ TEST(Throwing, out_of_connect_to_leaves_a_connection_that_ends) {
   VirtualNetwork network = must(VirtualNetwork::create(6));
   VirtualHost client = must(network.add_host());
   Connection near = must(Connection::prepare(client.engine(), {.connect_timeout = Duration::seconds(1)}));
-  client.engine().spawn(throws_after(client.engine(), kMs));
+  client.engine().spawn(throws_out_of_task(client.engine(), kMs));
   EXPECT_THROW(static_cast<void>(near.connect_to("10.0.0.9:7471")), std::runtime_error);
   must(network.run_for(Duration::seconds(120)));
   EXPECT_TRUE(near.closed()) << "phase " << to_string(near.phase());

@@ -12,20 +12,16 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::explained;
+using test::kLentBytes;
 using test::must;
+using test::opened;
 using test::Process;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr std::size_t kBytes = 1 << 20;
 constexpr const char* kShared = ": shared memory with local peer";
-
-std::string explained(const Device& device) {
-  std::string text;
-  for (const std::string& line : device.explain()) text += line + "\n";
-  return text;
-}
 
 // So long that no end in these tests is one of patience.
 ConnectionOptions for_ever() {
@@ -34,15 +30,11 @@ ConnectionOptions for_ever() {
   return options;
 }
 
-Device opened(PathChoice path, std::optional<bool> pull = true) {
-  return must(Device::open(OpenOptions{.path = path, .pull = pull}));
-}
-
 // Gives one peer after another memory, and answers what it sends until it goes; each time says what went before.
-void serve(PathChoice path, const std::function<void(const std::string&)>& say, int peers = 1) {
+void serve_echoes(PathChoice path, const std::function<void(const std::string&)>& say, int peers = 1) {
   Device device = opened(path);
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   MemoryRegion text = must(device.allocate_memory(64));
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
@@ -56,8 +48,8 @@ void serve(PathChoice path, const std::function<void(const std::string&)>& say, 
   }
 }
 
-struct Client {
-  Client(const std::string& address, PathChoice path, const ConnectionOptions& options = for_ever())
+struct EchoClient {
+  EchoClient(const std::string& address, PathChoice path, const ConnectionOptions& options = for_ever())
       : device(opened(path)), connection(must(Connection::connect(engine, address, options))) {}
   std::string echo(std::string_view words) {
     std::memcpy(text.data(), words.data(), words.size());
@@ -69,8 +61,8 @@ struct Client {
 
   Device device;
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
-  MemoryRegion other = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
+  MemoryRegion other = must(device.allocate_memory(kLentBytes));
   MemoryRegion text = must(device.allocate_memory(64));
   MemoryRegion heard = must(device.allocate_memory(64));
   Connection connection;
@@ -78,9 +70,9 @@ struct Client {
 };
 
 TEST(LocalPath, every_operation_crosses_shared_memory) {
-  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
+  Process server([](const auto& say) { serve_echoes(PathChoice::Auto, say); });
   {
-    Client client(server.hear(), PathChoice::Auto);
+    EchoClient client(server.hear(), PathChoice::Auto);
     EXPECT_THAT(explained(client.device), HasSubstr(kShared));
     EXPECT_THAT(client.connection.explain(), Contains(StartsWith("path: shared memory with ")));
     EXPECT_EQ(client.echo("there and back"), "there and back");
@@ -105,8 +97,8 @@ TEST(LocalPath, packets_go_when_either_end_wants_them) {
   for (const auto& [there, here] : {std::pair{PathChoice::Roce, PathChoice::Auto},
                                     std::pair{PathChoice::Auto, PathChoice::Roce}}) {
     const PathChoice path = there;
-    Process server([path](const auto& say) { serve(path, say); });
-    Client client(server.hear(), here);
+    Process server([path](const auto& say) { serve_echoes(path, say); });
+    EchoClient client(server.hear(), here);
     EXPECT_THAT(explained(client.device), ::testing::Not(HasSubstr(kShared)));
     EXPECT_THAT(explained(client.device), here == PathChoice::Auto
                                               ? HasSubstr("RoCE, because nobody offers shared memory")
@@ -117,8 +109,8 @@ TEST(LocalPath, packets_go_when_either_end_wants_them) {
 }
 
 TEST(LocalPath, a_peer_that_is_killed_is_noticed_at_once) {
-  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
-  Client client(server.hear(), PathChoice::Local);
+  Process server([](const auto& say) { serve_echoes(PathChoice::Auto, say); });
+  EchoClient client(server.hear(), PathChoice::Local);
   EXPECT_EQ(client.echo("alive"), "alive");
   Operation write;
   int rounds = 0;
@@ -135,10 +127,10 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_at_once) {
 }
 
 TEST(LocalPath, a_peer_that_is_killed_is_noticed_by_who_only_receives_and_keeps_nobody_alive) {
-  Process server([](const auto& say) { serve(PathChoice::Auto, say); });
+  Process server([](const auto& say) { serve_echoes(PathChoice::Auto, say); });
   ConnectionOptions silent = for_ever();
   silent.keep_alive = Duration{};
-  Client client(server.hear(), PathChoice::Local, silent);
+  EchoClient client(server.hear(), PathChoice::Local, silent);
   EXPECT_EQ(client.echo("alive"), "alive");
   Operation receive;
   client.connection.receive(receive, client.text.local());
@@ -184,7 +176,7 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_while_a_child_of_it_lives_on) {
     say("forked");
     ::pause();
   });
-  Client client(server.hear(), PathChoice::Local);
+  EchoClient client(server.hear(), PathChoice::Local);
   EXPECT_EQ(server.hear(), "forked");
   server.signal(SIGKILL);
   server.wait();
@@ -194,12 +186,12 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_while_a_child_of_it_lives_on) {
 }
 
 TEST(LocalPath, a_peer_that_is_killed_is_followed_by_another) {
-  std::optional<Client> client;
-  Process server([](const auto& say) { serve(PathChoice::Auto, say, 2); });
+  std::optional<EchoClient> client;
+  Process server([](const auto& say) { serve_echoes(PathChoice::Auto, say, 2); });
   const std::string address = server.hear();
   {
     Process first([address](const auto& say) {
-      Client one(address, PathChoice::Local);
+      EchoClient one(address, PathChoice::Local);
       say(one.echo("first"));
       ::pause();
     });

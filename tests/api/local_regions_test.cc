@@ -15,21 +15,12 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::explained;
+using test::kLentBytes;
 using test::must;
+using test::opened;
 using test::Process;
 using ::testing::HasSubstr;
-
-constexpr std::size_t kBytes = 1 << 20;
-
-Device opened(std::optional<bool> pull = true) {
-  return must(Device::open(OpenOptions{.path = PathChoice::Local, .pull = pull}));
-}
-
-std::string explained(const Device& device) {
-  std::string text;
-  for (const std::string& line : device.explain()) text += line + "\n";
-  return text;
-}
 
 std::uint64_t counter(const Device& device, std::string_view name) {
   for (const NamedCounter& one : device.counters())
@@ -49,8 +40,8 @@ bool is_all(const MemoryRegion& memory, std::byte value) {
 
 // Lends memory of each kind to one peer after another, until that goes.
 void lend(Access access, bool own, const std::function<void(const std::string&)>& say, int peers = 1,
-          std::size_t size = kBytes) {
-  Device device = opened();
+          std::size_t size = kLentBytes) {
+  Device device = opened(PathChoice::Local);
   ProgressEngine engine = must(ProgressEngine::create(device));
   std::vector<std::byte> bytes(own ? size : 0);
   MemoryRegion memory =
@@ -67,9 +58,9 @@ void lend(Access access, bool own, const std::function<void(const std::string&)>
   }
 }
 
-struct Client {
-  explicit Client(const std::string& address, PathChoice path = PathChoice::Local, std::size_t size = kBytes)
-      : device(must(Device::open(OpenOptions{.path = path, .pull = true}))),
+struct Borrower {
+  explicit Borrower(const std::string& address, PathChoice path = PathChoice::Local, std::size_t size = kLentBytes)
+      : device(opened(path)),
         engine(must(ProgressEngine::create(device))),
         memory(must(device.allocate_memory(size))),
         connection(must(Connection::connect(engine, address))),
@@ -112,7 +103,7 @@ TEST(LocalRegions, r083_atomics_of_several_processes_and_the_processor_add_up_by
   Process server([](const auto& say) { count_together(kPeers, kOwn, say); });
   const std::string address = server.hear();
   const auto add = [&address](const auto& say) {
-    Client client(address);
+    Borrower client(address);
     for (int tries = 0; tries < 1000 && counter(client.device, "direct_requests") == 0; ++tries) {
       must(client.connection.read(client.memory.local(0, 8), client.remote).wait());
       run_for(client.engine, Duration::milliseconds(1));
@@ -127,7 +118,7 @@ TEST(LocalRegions, r083_atomics_of_several_processes_and_the_processor_add_up_by
   };
   Process second(add), third(add);
   Process by_packets([&address](const auto& say) {
-    Client client(address, PathChoice::Roce);
+    Borrower client(address, PathChoice::Roce);
     for (int i = 0; i < kAdds; ++i) must(client.connection.fetch_and_add(client.remote, 1).wait());
     say(std::to_string(counter(client.device, "direct_requests")));
     must(client.connection.close());
@@ -142,7 +133,7 @@ TEST(LocalRegions, r083_atomics_of_several_processes_and_the_processor_add_up_by
 TEST(LocalRegions, memory_for_atomics_alone_is_reached_too) {
   Process server([](const auto& say) { lend(Access::LocalWrite | Access::RemoteAtomic, false, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     for (int tries = 0; tries < 1000 && counter(client.device, "direct_requests") == 0; ++tries) {
       must(client.connection.fetch_and_add(client.remote, 0).wait());
       run_for(client.engine, Duration::milliseconds(1));
@@ -153,7 +144,7 @@ TEST(LocalRegions, memory_for_atomics_alone_is_reached_too) {
 }
 
 // A request now and then, until one is not needed.
-bool write_without_request(Client& client, std::span<const std::byte> bytes, int tries = 200) {
+bool write_without_request(Borrower& client, std::span<const std::byte> bytes, int tries = 200) {
   for (; tries != 0; --tries) {
     if (client.connection.try_write_now(bytes, client.remote)) return true;
     const ScatterGather same = client.memory.local(0, static_cast<std::uint32_t>(bytes.size()));
@@ -166,7 +157,7 @@ bool write_without_request(Client& client, std::span<const std::byte> bytes, int
 TEST(LocalRegions, a_short_write_or_read_needs_no_request_and_no_registered_memory) {
   Process server([](const auto& say) { lend(Access::All, false, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     std::array<std::byte, 64> bytes{};
     for (int i = 1; i < 100; ++i) {
       bytes.fill(static_cast<std::byte>(i));
@@ -190,7 +181,7 @@ TEST(LocalRegions, a_short_write_or_read_needs_no_request_and_no_registered_memo
 TEST(LocalRegions, a_write_of_which_a_request_is_needed_says_so) {
   Process server([](const auto& say) { lend(Access::All, true, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     const std::array<std::byte, 8> bytes{};
     EXPECT_FALSE(write_without_request(client, bytes, 20)) << "the memory is not Verbena's";
   }
@@ -200,7 +191,7 @@ TEST(LocalRegions, a_write_of_which_a_request_is_needed_says_so) {
 TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
   Process server([](const auto& say) { lend(Access::All, false, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     for (int i = 0; i < 50; ++i) {
       std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
       must(client.connection.write(client.memory.local(), client.remote).wait());
@@ -212,7 +203,7 @@ TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
     EXPECT_THAT(explained(client.device), HasSubstr("1 region of the peer is mapped here; R_Key 0x"));
     EXPECT_THAT(explained(client.device), HasSubstr(" is mapped here, for writing too"));
     EXPECT_GT(counter(client.device, "direct_requests"), 50u);
-    EXPECT_GT(counter(client.device, "direct_bytes"), 50 * kBytes);
+    EXPECT_GT(counter(client.device, "direct_bytes"), 50 * kLentBytes);
     EXPECT_EQ(counter(client.device, "rdma_writes"), 50u);
     must(client.connection.close());
   }
@@ -227,7 +218,7 @@ TEST(LocalRegions, writes_and_reads_go_straight_to_memory_from_verbena) {
 TEST(LocalRegions, memory_that_is_not_to_be_reached_straight_goes_by_the_ring) {
   Process server([](const auto& say) { lend(Access::All | Access::NoDirect, false, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     for (int i = 0; i < 20; ++i) {
       std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
       must(client.connection.write(client.memory.local(), client.remote).wait());
@@ -260,7 +251,7 @@ TEST(LocalRegions, huge_pages_of_the_pool_are_reached_straight_too) {
   constexpr std::size_t kHuge = 2 << 20;
   Process server([](const auto& say) { lend(Access::All, false, say, 1, kHuge); });
   {
-    Client client(server.hear(), PathChoice::Local, kHuge);
+    Borrower client(server.hear(), PathChoice::Local, kHuge);
     EXPECT_EQ(client.memory.pages(), PageKind::Huge);
     for (int i = 0; i < 20; ++i) {
       std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), static_cast<std::byte>(i));
@@ -280,7 +271,7 @@ TEST(LocalRegions, huge_pages_of_the_pool_are_reached_straight_too) {
 
 TEST(LocalRegions, memory_that_may_only_be_read_is_mapped_for_reading_and_a_write_is_refused) {
   Process server([](const auto& say) { lend(Access::RemoteRead, false, say); });
-  Client client(server.hear());
+  Borrower client(server.hear());
   for (int i = 0; i < 20; ++i) {
     must(client.connection.read(client.memory.local(), client.remote).wait());
     ASSERT_TRUE(is_all(client.memory, std::byte{7}));
@@ -294,7 +285,7 @@ TEST(LocalRegions, memory_that_may_only_be_read_is_mapped_for_reading_and_a_writ
 TEST(LocalRegions, memory_of_the_users_own_is_read_by_one_copy_and_written_by_its_owner) {
   Process server([](const auto& say) { lend(Access::All, true, say); });
   {
-    Client client(server.hear());
+    Borrower client(server.hear());
     for (int i = 0; i < 20; ++i) {
       must(client.connection.read(client.memory.local(), client.remote).wait());
       ASSERT_TRUE(is_all(client.memory, std::byte{7}));
@@ -314,9 +305,9 @@ TEST(LocalRegions, memory_of_the_users_own_is_read_by_one_copy_and_written_by_it
 
 TEST(LocalRegions, without_the_wish_for_one_copy_nothing_is_mapped) {
   Process server([](const auto& say) { lend(Access::All, false, say); });
-  Device device = opened(false);
+  Device device = opened(PathChoice::Local, false);
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Connection connection = must(Connection::connect(engine, server.hear()));
   const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
   for (int i = 0; i < 10; ++i) {
@@ -328,10 +319,10 @@ TEST(LocalRegions, without_the_wish_for_one_copy_nothing_is_mapped) {
 }
 
 // Writes all the time, to one connection after another; its process id goes along.
-void write_for_ever(const std::string& address) {
-  Device device = opened();
+void write_to_one_after_another(const std::string& address) {
+  Device device = opened(PathChoice::Local);
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0xee});
   const pid_t pid = ::getpid();
   for (;;) {
@@ -358,9 +349,9 @@ bool stands_still(pid_t pid) {
 // show it. Says how often its pages had to be renewed, or what was wrong.
 void outlive_stopped_writers(bool deregister, const std::function<void(const std::string&)>& say) {
   using namespace std::chrono_literals;
-  Device device = opened();
+  Device device = opened(PathChoice::Local);
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
   const auto goes_on = [&](int round) {
@@ -376,7 +367,7 @@ void outlive_stopped_writers(bool deregister, const std::function<void(const std
     ::kill(pid, SIGSTOP);
     while (!stands_still(pid)) std::this_thread::sleep_for(100us);
     if (deregister) {
-      MemoryRegion other = must(device.allocate_memory(kBytes));
+      MemoryRegion other = must(device.allocate_memory(kLentBytes));
       std::swap(memory, other);
     }
     connection.reset();
@@ -393,7 +384,7 @@ TEST(LocalRegions, f16_what_ends_is_final_though_the_peer_was_stopped_in_the_mid
   for (const bool deregister : {false, true}) {
     Process owner([deregister](const auto& say) { outlive_stopped_writers(deregister, say); });
     const std::string address = owner.hear();
-    Process writer([address](const auto&) { write_for_ever(address); });
+    Process writer([address](const auto&) { write_to_one_after_another(address); });
     const std::string said = owner.hear();
     EXPECT_THAT(said, ::testing::MatchesRegex("[0-9]+"));
     if (!deregister) {

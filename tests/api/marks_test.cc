@@ -25,8 +25,8 @@ namespace {
 using test::must;
 using test::Process;
 
-constexpr const char* kNear = "fd91:7::1";
-constexpr const char* kFar = "fd91:7::2";
+constexpr const char* kNearAddress = "fd91:7::1";
+constexpr const char* kFarAddress = "fd91:7::2";
 constexpr std::uint8_t kUdp = 17;
 constexpr unsigned kRocePort = 4791;
 constexpr unsigned kManagement = 1;  // the queue pair that connections are made through
@@ -214,7 +214,7 @@ std::vector<std::string> in_own_network(bool ipv6, const std::function<void(Wire
   Process child([&](const Say& say) {
     Wire wire;
     if (!enter_own_network() || !wire.open()) return say("skip the system gives no network of its own");
-    if (ipv6 && !(add_ipv6_address(kNear) && add_ipv6_address(kFar))) return say("skip there is no IPv6");
+    if (ipv6 && !(add_ipv6_address(kNearAddress) && add_ipv6_address(kFarAddress))) return say("skip there is no IPv6");
     body(wire, say);
     if (const unsigned packets = wire.overlooked(); packets != 0)
       say(std::to_string(packets) + " packets overlooked");
@@ -279,8 +279,8 @@ void connect_with_marks(Wire& wire, const Say& say, const OpenOptions& near, con
 
 TEST(MarksOnTheWire, of_ipv6_are_each_connection_s_own_in_the_kernel_s_packets_and_in_the_capture) {
   const auto lines = in_own_network(true, [](Wire& wire, const Say& say) {
-    connect_with_marks(wire, say, {.device = kNear, .path = PathChoice::Roce},
-                       {.device = kFar, .path = PathChoice::Roce});
+    connect_with_marks(wire, say, {.device = kNearAddress, .path = PathChoice::Roce},
+                       {.device = kFarAddress, .path = PathChoice::Roce});
   });
   if (was_skipped(lines)) GTEST_SKIP() << lines.back();
   const std::string near = "68/12345; 00/00000", far = "68/00000; 28/fffff",
@@ -302,8 +302,8 @@ TEST(MarksOnTheWire, of_ipv4_are_the_type_of_service) {
 TEST(MarksOnTheWire, of_queue_pairs_connected_by_hand_are_each_side_s_own) {
   const auto lines = in_own_network(true, [](Wire& wire, const Say& say) {
     {
-      Device device = must(Device::open({.device = kNear, .path = PathChoice::Roce}));
-      Device peer = must(Device::open({.device = kFar, .path = PathChoice::Roce}));
+      Device device = must(Device::open({.device = kNearAddress, .path = PathChoice::Roce}));
+      Device peer = must(Device::open({.device = kFarAddress, .path = PathChoice::Roce}));
       CompletionQueue queue = must(device.create_completion_queue(4)),
                       idle = must(peer.create_completion_queue(4));
       QueuePair near = must(device.create_queue_pair(queue)), far = must(peer.create_queue_pair(idle));
@@ -352,8 +352,8 @@ void say_source_ports(Wire& wire, const Say& say, const OpenOptions& near, const
 TEST(MarksOnTheWire, one_flow_label_is_one_source_port_and_another_is_another) {
   for (const bool ipv6 : {true, false}) {
     const auto lines = in_own_network(ipv6, [&](Wire& wire, const Say& say) {
-      say_source_ports(wire, say, {.device = ipv6 ? kNear : "127.0.0.1", .path = PathChoice::Roce},
-                       {.device = ipv6 ? kFar : "127.0.0.2", .path = PathChoice::Roce});
+      say_source_ports(wire, say, {.device = ipv6 ? kNearAddress : "127.0.0.1", .path = PathChoice::Roce},
+                       {.device = ipv6 ? kFarAddress : "127.0.0.2", .path = PathChoice::Roce});
     });
     if (was_skipped(lines)) GTEST_SKIP() << lines.back();
     EXPECT_THAT(lines, ::testing::ElementsAre("0", "1", "0", "1", "end")) << (ipv6 ? "IPv6" : "IPv4");

@@ -12,7 +12,7 @@ namespace {
 using test::must;
 
 constexpr std::size_t kSlots = 4;
-constexpr std::uint64_t kMessages = 400;
+constexpr std::uint64_t kModelMessages = 400;
 
 std::byte expected_byte(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>(number * 31 + at * 7 + (at >> 8));
@@ -38,9 +38,9 @@ struct Reader {
       if (slot[i] != expected_byte(number, i)) ++wrong;
   }
   void run() {
-    for (std::uint64_t next = 1; next <= kMessages && !given_up;) {
+    for (std::uint64_t next = 1; next <= kModelMessages && !given_up;) {
       // A later message that is there proves every earlier one.
-      const bool ahead = next < kMessages && tail_of(next + 1) == next + 1;
+      const bool ahead = next < kModelMessages && tail_of(next + 1) == next + 1;
       if (!ahead && tail_of(next) != next) {
         std::this_thread::yield();
         continue;
@@ -69,7 +69,7 @@ TEST_P(Polling, the_tail_of_a_write_proves_it_and_all_before_it_under_contention
   });
   noise.read(disturbing, idle.local(), elsewhere.remote());
   std::array<Operation, kSlots> writes;
-  for (std::uint64_t number = 1; number <= kMessages; ++number) {
+  for (std::uint64_t number = 1; number <= kModelMessages; ++number) {
     const std::size_t at = number % kSlots * bytes;
     Operation& write = writes[number % kSlots];
     pair.engine.run_until([&] {

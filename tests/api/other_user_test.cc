@@ -11,16 +11,11 @@
 namespace verbena {
 namespace {
 
+using test::explained;
 using test::must;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kBytes = 1'000'000;
-
-std::string explained(const Connection& connection) {
-  std::string text;
-  for (const std::string& line : connection.explain()) text += line + "\n";
-  return text;
-}
+constexpr std::size_t kWrittenBytes = 1'000'000;
 
 // What another user's program says that connected, wrote, and read again what it wrote.
 std::string write_and_read(const std::string& server, uid_t user_that_serves, std::size_t bytes) {
@@ -43,7 +38,7 @@ TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
   if (!opened && opened.error().code() == ErrorCode::InvalidArgument) GTEST_SKIP() << soft::kNoOtherUser;
   Device device = must(std::move(opened));
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kWrittenBytes));
   Listener listener = must(Listener::create(engine));
   std::optional<Connection> far;
   listener.on_request([&] {
@@ -52,7 +47,9 @@ TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
   });
   std::string words;
   const auto said = soft::said_by_another_user(
-      [&, where = listener.address().to_string(), own = ::geteuid()] { return write_and_read(where, own, kBytes); },
+      [&, where = listener.address().to_string(), own = ::geteuid()] {
+        return write_and_read(where, own, kWrittenBytes);
+      },
       [&] {
         engine.run_once();
         if (far && far->phase() == ConnectionPhase::Established) words = explained(*far);

@@ -6,11 +6,10 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::kLentBytes;
 using test::must;
 using test::Process;
 using test::Reception;
-
-constexpr std::size_t kBytes = 1 << 20;
 
 // Where the peer dies: budget without progress 3 periods of 0.5 s, as a loaded machine may hold a process up for long.
 ConnectionOptions quick() {
@@ -21,17 +20,17 @@ ConnectionOptions quick() {
   return options;
 }
 // Where it lives: 8 periods of 2 s.
-ConnectionOptions patient() {
+ConnectionOptions unhurried() {
   ConnectionOptions options;
   options.reliability.timeout = 19;
   return options;
 }
 
 // Serves one peer: gives it memory in the private data, then keeps receives up until the peer is gone.
-void serve(const std::function<void(const std::string&)>& say) {
+void serve_one_peer(const std::function<void(const std::string&)>& say) {
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Listener listener = must(Listener::create(engine));
   say(listener.address().to_string());
   ConnectionRequest request = must(listener.wait_request());
@@ -46,7 +45,7 @@ void serve(const std::function<void(const std::string&)>& say) {
 void write_for_ever(const std::string& address, const std::function<void(const std::string&)>& say) {
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Connection connection = must(Connection::connect(engine, address, quick()));
   const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
   for (std::uint32_t i = 0;; ++i) {
@@ -64,16 +63,16 @@ struct Client {
         connection(must(Connection::connect(engine, address, options))) {}
   Device device;
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Connection connection;
   RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
 };
 
 TEST(Processes, writes_reach_another_process_and_a_close_is_seen_there) {
-  Process server(serve);
+  Process server(serve_one_peer);
   const std::string address = server.hear();
   {
-    Client client(address, patient());
+    Client client(address, unhurried());
     for (int i = 0; i < 8; ++i) must(client.connection.write(client.memory.local(), client.remote).wait());
     must(client.connection.close());
   }
@@ -82,7 +81,7 @@ TEST(Processes, writes_reach_another_process_and_a_close_is_seen_there) {
 }
 
 void write_until_the_peer_is_killed(PathChoice path, const char* how_it_shows) {
-  Process server(serve);
+  Process server(serve_one_peer);
   Client client(server.hear(), quick(), path);
   must(client.connection.write(client.memory.local(), client.remote).wait());
   Operation write;
@@ -109,7 +108,7 @@ TEST(Processes, a_peer_killed_while_we_write_to_it_through_shared_memory_stops_a
 }
 
 TEST(Processes, a_peer_killed_while_we_read_from_it_stops_answering) {
-  Process server(serve);
+  Process server(serve_one_peer);
   Client client(server.hear(), quick());
   must(client.connection.read(client.memory.local(), client.remote).wait());
   server.signal(SIGKILL);
@@ -128,7 +127,7 @@ TEST(Processes, a_peer_killed_while_it_writes_to_us_is_missed_by_a_receive_that_
   Process writer([&](const auto& say) { write_for_ever(reception.hear(), say); });
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Listener listener = must(Listener::create(engine));
   reception.say(listener.address().to_string());
   const auto key = memory.remote().to_bytes();
@@ -157,7 +156,7 @@ TEST(Processes, a_peer_killed_while_we_only_lend_it_memory_is_missed) {
   });
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
   Listener listener = must(Listener::create(engine));
   reception.say(listener.address().to_string());
   const auto key = memory.remote().to_bytes();
@@ -173,7 +172,7 @@ TEST(Processes, a_peer_killed_while_we_only_lend_it_memory_is_missed) {
 }
 
 TEST(Processes, a_peer_that_sleeps_longer_than_the_budget_is_given_up_and_learns_of_it) {
-  Process server(serve);
+  Process server(serve_one_peer);
   Client client(server.hear(), quick());
   must(client.connection.write(client.memory.local(), client.remote).wait());
   server.stop();
@@ -185,12 +184,12 @@ TEST(Processes, a_peer_that_sleeps_longer_than_the_budget_is_given_up_and_learns
 }
 
 TEST(Processes, a_peer_that_sleeps_within_the_budget_is_waited_for) {
-  Process server(serve);
+  Process server(serve_one_peer);
   const std::string address = server.hear();
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
-  MemoryRegion memory = must(device.allocate_memory(kBytes));
-  Connection connection = must(Connection::connect(engine, address, patient()));
+  MemoryRegion memory = must(device.allocate_memory(kLentBytes));
+  Connection connection = must(Connection::connect(engine, address, unhurried()));
   const RemoteMemory remote = must(RemoteMemory::from_bytes(connection.private_data()));
   server.stop();
   Operation write = connection.write(memory.local(), remote);
@@ -204,15 +203,15 @@ TEST(Processes, one_sided_operations_proceed_while_the_application_sleeps) {
   Process server([](const auto& say) {
     Device device = must(Device::open());
     ProgressEngine engine = must(ProgressEngine::create(device));
-    MemoryRegion memory = must(device.allocate_memory(kBytes));
+    MemoryRegion memory = must(device.allocate_memory(kLentBytes));
     Listener listener = must(Listener::create(engine));
     say(listener.address().to_string());
     const auto key = memory.remote().to_bytes();
-    Connection connection = must(must(listener.wait_request()).accept(patient(), key));
+    Connection connection = must(must(listener.wait_request()).accept(unhurried(), key));
     must(connection.wait_established());
     ::pause();  // the service thread serves alone
   });
-  Client client(server.hear(), patient());
+  Client client(server.hear(), unhurried());
   must(client.connection.write(client.memory.local(), client.remote).wait());
   must(client.connection.read(client.memory.local(), client.remote).wait());
 }

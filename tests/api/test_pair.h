@@ -43,6 +43,16 @@ inline bool same(const MemoryRegion& a, const MemoryRegion& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.bytes().size()) == 0;
 }
 
+// All that a device or a connection says of itself, a line each.
+template <class Explaining>
+std::string explained(const Explaining& it) {
+  std::string text;
+  for (const std::string& line : it.explain()) text += line + "\n";
+  return text;
+}
+
+inline constexpr Duration kMs = Duration::milliseconds(1);
+
 // A result that failed with that code, and whose text has each of the words.
 template <class... Words>
 void expect_error(const Error& error, ErrorCode code, Words... words) {

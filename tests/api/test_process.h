@@ -14,6 +14,12 @@
 
 namespace verbena::test {
 
+inline constexpr std::size_t kLentBytes = 1 << 20;  // what a process gives its peer to read and write
+
+inline Device opened(PathChoice path, std::optional<bool> pull = true) {
+  return must(Device::open(OpenOptions{.path = path, .pull = pull}));
+}
+
 class Process {
  public:
   // Forks. The child runs f(say), where say(line) can be read by hear(); then it leaves with 0. No thread may run yet.

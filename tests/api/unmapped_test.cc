@@ -13,22 +13,22 @@ namespace {
 using test::expect_error;
 using test::must;
 
-constexpr std::size_t kBytes = 256 << 10;
+constexpr std::size_t kMapBytes = 256 << 10;
 
 // Memory of the program's own, which it takes away while it is registered.
 struct Mapping {
   Mapping() {
-    void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = ::mmap(nullptr, kMapBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
-    bytes = {static_cast<std::byte*>(memory), kBytes};
+    bytes = {static_cast<std::byte*>(memory), kMapBytes};
   }
-  ~Mapping() { ::munmap(bytes.data(), kBytes); }
+  ~Mapping() { ::munmap(bytes.data(), kMapBytes); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   // From `offset` on. A page nobody may touch stands in its place, so that no other thread's memory comes there.
   void unmap(std::size_t offset) {
     void* const at = bytes.data() + offset;
-    if (::mmap(at, kBytes - offset, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) std::abort();
+    if (::mmap(at, kMapBytes - offset, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) std::abort();
   }
 
   std::span<std::byte> bytes;
@@ -59,21 +59,21 @@ class Unmapped : public ::testing::Test {
   test::Pair pair;
   Connection near = pair.connect();
   Connection other = pair.connect();
-  MemoryRegion own = must(pair.client.allocate_memory(kBytes));
-  MemoryRegion lent = must(pair.server.allocate_memory(kBytes));
+  MemoryRegion own = must(pair.client.allocate_memory(kMapBytes));
+  MemoryRegion lent = must(pair.server.allocate_memory(kMapBytes));
   Mapping there, here;
   MemoryRegion far_region = must(pair.server.register_memory(there.bytes));
   MemoryRegion near_region = must(pair.client.register_memory(here.bytes));
 };
 
 TEST_F(Unmapped, a_write_of_the_peer_is_refused) {
-  ::munmap(there.bytes.data(), kBytes);
+  ::munmap(there.bytes.data(), kMapBytes);
   expect_error(near.write(own.local(), far_region.remote()).wait(), ErrorCode::RemoteOperationError, "WRITE");
   expect_far_end_says_so();
 }
 
 TEST_F(Unmapped, a_write_that_meets_the_hole_in_its_middle_is_refused) {
-  there.unmap(kBytes / 2);
+  there.unmap(kMapBytes / 2);
   test::fill(own, 9);
   expect_error(near.write(own.local(), far_region.remote()).wait(), ErrorCode::RemoteOperationError);
   expect_far_end_says_so();
@@ -81,7 +81,7 @@ TEST_F(Unmapped, a_write_that_meets_the_hole_in_its_middle_is_refused) {
 }
 
 TEST_F(Unmapped, a_read_of_the_peer_is_refused) {
-  there.unmap(kBytes / 2);
+  there.unmap(kMapBytes / 2);
   expect_error(near.read(own.local(), far_region.remote()).wait(), ErrorCode::RemoteOperationError, "READ");
   expect_far_end_says_so();
 }
@@ -110,8 +110,8 @@ TEST_F(Unmapped, a_message_from_it_fails_here) {
 }
 
 TEST_F(Unmapped, a_short_write_from_it_fails_here) {
-  here.unmap(kBytes / 2);
-  expect_error(near.write(near_region.local(kBytes / 2, 64), lent.remote()).wait(), ErrorCode::LocalProtectionError);
+  here.unmap(kMapBytes / 2);
+  expect_error(near.write(near_region.local(kMapBytes / 2, 64), lent.remote()).wait(), ErrorCode::LocalProtectionError);
   EXPECT_EQ(faults(pair.client), 1u);
 }
 
@@ -122,7 +122,7 @@ TEST_F(Unmapped, what_a_read_brings_for_it_fails_here) {
 }
 
 TEST_F(Unmapped, memory_made_read_only_is_refused_like_none) {
-  ::mprotect(there.bytes.data(), kBytes, PROT_READ);
+  ::mprotect(there.bytes.data(), kMapBytes, PROT_READ);
   must(near.read(own.local(), far_region.remote()).wait());
   expect_error(near.write(own.local(), far_region.remote()).wait(), ErrorCode::RemoteOperationError);
   expect_far_end_says_so();
@@ -130,7 +130,7 @@ TEST_F(Unmapped, memory_made_read_only_is_refused_like_none) {
 
 TEST_F(Unmapped, memory_that_is_mapped_there_anew_is_what_peers_reach) {
   there.unmap(0);
-  void* again = ::mmap(there.bytes.data(), kBytes, PROT_READ | PROT_WRITE,
+  void* again = ::mmap(there.bytes.data(), kMapBytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   ASSERT_EQ(again, there.bytes.data());
   test::fill(own, 7);
@@ -147,7 +147,7 @@ TEST_F(Unmapped, memory_that_goes_at_any_moment_is_survived_by_the_process) {
     std::atomic<bool> gone{false};
     std::thread taker([&] {
       while (rounds_until_it_goes.load() > 0) std::this_thread::yield();
-      ::mprotect((round % 2 == 0 ? here : there).bytes.data(), kBytes, PROT_NONE);
+      ::mprotect((round % 2 == 0 ? here : there).bytes.data(), kMapBytes, PROT_NONE);
       gone = true;
     });
     Result<OperationOutcome> outcome = OperationOutcome{};
@@ -159,7 +159,7 @@ TEST_F(Unmapped, memory_that_goes_at_any_moment_is_survived_by_the_process) {
     taker.join();
     const ErrorCode expected = round % 2 == 0 ? ErrorCode::LocalProtectionError : ErrorCode::RemoteOperationError;
     expect_error(outcome, expected);
-    for (const Mapping* one_of : {&here, &there}) ::mprotect(one_of->bytes.data(), kBytes, PROT_READ | PROT_WRITE);
+    for (const Mapping* one_of : {&here, &there}) ::mprotect(one_of->bytes.data(), kMapBytes, PROT_READ | PROT_WRITE);
   }
 }
 

@@ -9,6 +9,7 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::kMs;
 using test::must;
 using test::Pair;
 
@@ -21,7 +22,6 @@ Task<int> throws_after(ProgressEngine& engine, const char* what, Duration time) 
   co_await engine.sleep(time);
   throw std::runtime_error(what);
 }
-constexpr Duration kMs = Duration::milliseconds(1);
 
 TEST(WhenAll, gives_every_value_in_the_order_of_arguments) {
   Pair pair;
@@ -102,7 +102,7 @@ TEST(WhenAny, an_exception_of_the_first_passes_on) {
 Task<Result<OperationOutcome>> receive_own(Connection& connection, MemoryRegion& into) {
   co_return co_await connection.receive(into.local());
 }
-Task<Result<OperationOutcome>> await_it(Operation& operation) { co_return co_await operation; }
+Task<Result<OperationOutcome>> await_operation(Operation& operation) { co_return co_await operation; }
 
 TEST(WhenAny, a_loser_with_an_operation_of_its_own_takes_the_connection_along_one_by_reference_does_not) {
   Pair pair;
@@ -111,11 +111,11 @@ TEST(WhenAny, a_loser_with_an_operation_of_its_own_takes_the_connection_along_on
   MemoryRegion inbox = must(pair.client.allocate_memory(64));
   Operation receive;
   near.receive(receive, inbox.local());
-  EXPECT_EQ(e.run(when_any(await_it(receive), value_after(e, 1, kMs))).index(), 1u);
+  EXPECT_EQ(e.run(when_any(await_operation(receive), value_after(e, 1, kMs))).index(), 1u);
   EXPECT_TRUE(receive.in_flight());
   EXPECT_EQ(near.phase(), ConnectionPhase::Established);
   must(pair.far_end().send_inline(test::bytes_of("still here")).wait());
-  EXPECT_EQ(must(e.run(await_it(receive))).bytes, 10u);
+  EXPECT_EQ(must(e.run(await_operation(receive))).bytes, 10u);
 
   EXPECT_EQ(e.run(when_any(receive_own(near, inbox), value_after(e, 1, kMs))).index(), 1u);
   EXPECT_EQ(near.phase(), ConnectionPhase::Broken);
@@ -139,7 +139,7 @@ Task<Result<void>> greet(ProgressEngine& engine, std::string address) {
   co_return co_await connection->async_close();
 }
 
-struct Served {
+struct ListeningDevice {
   Device device = must(Device::open());
   ProgressEngine engine = must(ProgressEngine::create(device));
   Listener listener = must(Listener::create(engine));
@@ -170,7 +170,7 @@ TEST(WhenAny, is_not_resumed_by_one_that_finishes_while_it_is_destroyed) {
 }
 
 TEST(AsyncConnect, accept_connect_and_close_side_by_side_on_one_engine) {
-  Served s;
+  ListeningDevice s;
   const auto [text, closed] = s.engine.run(
       when_all(serve_one(s.listener, s.inbox), greet(s.engine, s.listener.address().to_string())));
   EXPECT_EQ(text, "hello");
@@ -178,9 +178,9 @@ TEST(AsyncConnect, accept_connect_and_close_side_by_side_on_one_engine) {
 }
 
 TEST(AsyncConnect, many_at_once_on_one_engine) {
-  Served s;
+  ListeningDevice s;
   constexpr int kClients = 50;
-  const auto serve = [](Served& on) -> Task<int> {
+  const auto serve = [](ListeningDevice& on) -> Task<int> {
     int good = 0;
     for (int i = 0; i < kClients; ++i) good += co_await serve_one(on.listener, on.inbox) == "hello" ? 1 : 0;
     co_return good;
@@ -193,7 +193,7 @@ TEST(AsyncConnect, many_at_once_on_one_engine) {
 }
 
 TEST(AsyncConnect, errors_are_those_of_the_blocking_forms) {
-  Served s;
+  ListeningDevice s;
   expect_error(s.engine.run(greet(s.engine, "no port")), ErrorCode::InvalidArgument, "no port");
   expect_error(s.engine.run(greet(s.engine, s.device.address().to_string() + ":9")),
                ErrorCode::ConnectionRefused);
@@ -205,9 +205,9 @@ TEST(AsyncConnect, errors_are_those_of_the_blocking_forms) {
 }
 
 TEST(AsyncConnect, giving_up_is_destroying_the_task) {
-  Served s;
+  ListeningDevice s;
   Device silent = must(Device::open());  // no engine: nobody answers requests there at once
-  const auto connect = [](Served& on, const Device& there) -> Task<bool> {
+  const auto connect = [](ListeningDevice& on, const Device& there) -> Task<bool> {
     auto connection = co_await Connection::async_connect(on.engine, there.address().to_string() + ":7471");
     co_return connection.has_value();
   };
@@ -219,7 +219,7 @@ TEST(AsyncConnect, giving_up_is_destroying_the_task) {
 }
 
 TEST(AsyncConnect, who_waits_for_a_connection_that_is_destroyed_is_told) {
-  Served s;
+  ListeningDevice s;
   const std::string nowhere = "127.200.1.2:7471";
   const auto destroy = [](ProgressEngine& engine, std::optional<Connection>& connection) -> Task<void> {
     co_await engine.sleep(kMs);

@@ -7,8 +7,7 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-constexpr std::uint64_t kTop = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kLastAddress = std::numeric_limits<std::uint64_t>::max();
 
 enum class Kind { Write, WriteImmediate, Read, FetchAdd, CompareSwap };
 constexpr Kind kKinds[] = {Kind::Write, Kind::WriteImmediate, Kind::Read, Kind::FetchAdd, Kind::CompareSwap};
@@ -148,23 +147,23 @@ TEST(Responder, r063_ranges_at_the_top_of_the_address_space_do_not_wrap) {
     {  // the last eight bytes there are
       Rig rig;
       rig.post_receive(1);
-      Memory& memory = rig.memory(64, Access::All, kTop - 63);
-      rig.deliver(request(rig, kind, rig.their(0), kTop - 7, memory.rkey()));
+      Memory& memory = rig.memory(64, Access::All, kLastAddress - 63);
+      rig.deliver(request(rig, kind, rig.their(0), kLastAddress - 7, memory.rkey()));
       expect_done(rig);
     }
     {  // nothing is there
       Rig rig;
       rig.post_receive(1);
       Memory& memory = rig.memory(64);
-      rig.deliver(request(rig, kind, rig.their(0), kTop - 7, memory.rkey()));
+      rig.deliver(request(rig, kind, rig.their(0), kLastAddress - 7, memory.rkey()));
       expect_refused(rig, NakCode::RemoteAccess);
     }
     if (is_atomic(kind)) continue;
-    for (const std::uint64_t va : {kTop, kTop - 6}) {  // over the top, with a region at both ends
+    for (const std::uint64_t va : {kLastAddress, kLastAddress - 6}) {  // over the top, with a region at both ends
       Rig rig;
       rig.post_receive(1);
       rig.memory(64, Access::All, 0);
-      Memory& memory = rig.memory(64, Access::All, kTop - 63);
+      Memory& memory = rig.memory(64, Access::All, kLastAddress - 63);
       rig.deliver(request(rig, kind, rig.their(0), va, memory.rkey()));
       expect_refused(rig, NakCode::RemoteAccess);
       EXPECT_TRUE(memory.all(std::byte{0}));
@@ -175,7 +174,7 @@ TEST(Responder, r063_ranges_at_the_top_of_the_address_space_do_not_wrap) {
 TEST(Responder, r063_lengths_that_reach_round_the_address_space_are_access_errors) {
   for (const std::uint32_t length : {0x7fffffffu, 0x80000000u}) {
     Rig rig;
-    Memory& memory = rig.memory(1024, Access::All, kTop - 1023);
+    Memory& memory = rig.memory(1024, Access::All, kLastAddress - 1023);
     const Bytes payload = pattern(kMtu);
     rig.deliver(rig.write(Opcode::RcWriteFirst, rig.their(0), {memory.va(), memory.rkey(), length}, payload));
     expect_refused(rig, NakCode::RemoteAccess);

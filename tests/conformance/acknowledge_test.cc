@@ -7,12 +7,10 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
-struct Served {
+struct ServedWrites {
   Rig rig;
   Memory& memory;
-  explicit Served(const Given& given = {}) : rig(given), memory(rig.memory(8192)) {}
+  explicit ServedWrites(const Given& given = {}) : rig(given), memory(rig.memory(8192)) {}
   wire::Reth reth(std::uint32_t length) const { return {memory.va(), memory.rkey(), length}; }
   void write_only(std::uint32_t n, bool ack_request = true) {
     const Bytes payload = pattern(16, n);
@@ -21,7 +19,7 @@ struct Served {
 };
 
 TEST(Responder, r090_request_for_an_ack_inside_a_message_is_answered_at_once) {
-  Served s;
+  ServedWrites s;
   const Bytes payload = pattern(kMtu);
   s.rig.deliver(s.rig.write(Opcode::RcWriteFirst, s.rig.their(0), s.reth(3 * kMtu), payload, true));
   s.rig.pump(soft::Nic::Acks::Owed);
@@ -32,7 +30,7 @@ TEST(Responder, r090_request_for_an_ack_inside_a_message_is_answered_at_once) {
 }
 
 TEST(Responder, r090_ack_at_the_end_of_a_message_is_owed_and_leaves_when_asked_for) {
-  Served s;
+  ServedWrites s;
   s.write_only(0);
   s.rig.expect_nothing_yet();
   s.rig.expect_ack(s.rig.their(0), 1);
@@ -40,7 +38,7 @@ TEST(Responder, r090_ack_at_the_end_of_a_message_is_owed_and_leaves_when_asked_f
 }
 
 TEST(Responder, r090_one_ack_covers_all_before_it) {
-  Served s;
+  ServedWrites s;
   for (std::uint32_t n = 0; n < 15; ++n) s.write_only(n, n % 2 == 0);
   s.rig.expect_nothing_yet();
   s.rig.expect_ack(s.rig.their(14), 15);
@@ -48,7 +46,7 @@ TEST(Responder, r090_one_ack_covers_all_before_it) {
 }
 
 TEST(Responder, r090_answer_to_a_later_read_says_as_much_as_the_ack) {
-  Served s;
+  ServedWrites s;
   s.write_only(0);
   s.rig.deliver(s.rig.read(s.rig.their(1), s.reth(16)));
   s.rig.expect_read_response(Opcode::RcReadResponseOnly, s.rig.their(1), s.memory.bytes(0, 16));
@@ -56,7 +54,7 @@ TEST(Responder, r090_answer_to_a_later_read_says_as_much_as_the_ack) {
 }
 
 TEST(Responder, r090_owed_ack_leaves_after_the_data_of_the_same_turn) {
-  Served s;
+  ServedWrites s;
   s.write_only(0);
   s.rig.expect_nothing_yet();
   s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, RKey{1});
@@ -65,7 +63,7 @@ TEST(Responder, r090_owed_ack_leaves_after_the_data_of_the_same_turn) {
 }
 
 TEST(Responder, r091_message_count_rises_once_per_finished_request) {
-  Served s;
+  ServedWrites s;
   s.rig.post_receive(1, {s.memory.sge(0, 4096)});
   const Bytes payload = pattern(kMtu);
   s.rig.deliver(s.rig.request(Opcode::RcSendFirst, s.rig.their(0), payload, true));
@@ -103,7 +101,7 @@ TEST(Responder, r091_message_count_has_24_bits) {
 }
 
 TEST(Responder, r092_when_the_ack_leaves_data_and_completion_are_there) {
-  Served s;
+  ServedWrites s;
   s.rig.post_receive(1, {s.memory.sge(4096, 64)});
   const Bytes payload = pattern(16, 0);
   s.write_only(0);
@@ -116,7 +114,7 @@ TEST(Responder, r092_when_the_ack_leaves_data_and_completion_are_there) {
 }
 
 TEST(Responder, r093_owed_ack_waits_no_longer_than_its_time) {
-  Served s;
+  ServedWrites s;
   const Instant start = s.rig.now;
   s.write_only(0);
   const Duration limit = s.rig.given().transport.max_owed_ack_time;
@@ -132,7 +130,7 @@ TEST(Responder, r093_owed_ack_waits_no_longer_than_its_time) {
 }
 
 TEST(Responder, r094_fatal_nak_is_sent_once_and_then_there_is_silence) {
-  Served s;
+  ServedWrites s;
   const Bytes payload = pattern(16);
   const Packet bad = s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), {s.memory.va(), RKey{1}, 16}, payload);
   s.rig.deliver(bad);
@@ -151,7 +149,7 @@ TEST(Responder, r094_fatal_nak_is_sent_once_and_then_there_is_silence) {
 }
 
 TEST(Responder, r094_violation_that_is_not_in_sequence_kills_nobody) {
-  Served s;
+  ServedWrites s;
   const Bytes payload = pattern(16);
   s.write_only(0);
   s.rig.expect_ack(s.rig.their(0), 1);
@@ -174,7 +172,7 @@ void expect_wake(Device& device, core::CqId cq, int line = __builtin_LINE()) {
 TEST(Events, r130_solicited_message_wakes_a_queue_armed_for_solicited_ones) {
   for (const Opcode opcode :
        {Opcode::RcSendOnly, Opcode::RcSendOnlyWithImmediate, Opcode::RcWriteOnlyWithImmediate}) {
-    Served s;
+    ServedWrites s;
     s.rig.post_receive(1, {s.memory.sge(0, 64)});
     s.rig.post_receive(2, {s.memory.sge(0, 64)});
     s.rig.receive_cq().arm(true);
@@ -193,7 +191,7 @@ TEST(Events, r130_solicited_message_wakes_a_queue_armed_for_solicited_ones) {
 }
 
 TEST(Events, r130_failed_completion_wakes_a_queue_armed_for_solicited_ones) {
-  Served s;
+  ServedWrites s;
   s.rig.post_receive(1, {s.memory.sge(0, 64)});
   s.rig.receive_cq().arm(true);
   QueuePairAttributes values;
@@ -204,7 +202,7 @@ TEST(Events, r130_failed_completion_wakes_a_queue_armed_for_solicited_ones) {
 }
 
 TEST(Events, r131_one_event_per_arm) {
-  Served s;
+  ServedWrites s;
   for (std::uint64_t id = 1; id <= 6; ++id) s.rig.post_receive(id, {s.memory.sge(0, 64)});
   const Bytes payload = pattern(8);
   s.rig.receive_cq().arm(false);
@@ -266,7 +264,7 @@ TEST(Events, r132_queue_that_overran_without_packets_breaks_its_queue_pairs_too)
 TEST(Events, r133_first_request_in_rtr_is_told_as_established_communication) {
   Given given;
   given.state = QueuePairState::Rtr;
-  Served s(given);
+  ServedWrites s(given);
   s.rig.expect_no_event();
   s.write_only(0);
   s.rig.expect_event(AsyncEventType::CommEstablished);
@@ -276,13 +274,13 @@ TEST(Events, r133_first_request_in_rtr_is_told_as_established_communication) {
 }
 
 TEST(Events, r133_nothing_is_told_in_rts) {
-  Served s;
+  ServedWrites s;
   s.write_only(0);
   s.rig.expect_no_event();
 }
 
 TEST(Events, r133_first_request_in_rts_is_told_where_it_is_awaited) {
-  Served s;
+  ServedWrites s;
   s.rig.device().nic.await_first_request(s.rig.qpn());
   s.write_only(0);
   s.rig.expect_event(AsyncEventType::CommEstablished);
@@ -301,7 +299,7 @@ TEST(Events, r134_fatal_errors_of_the_responder_are_told_by_their_kind) {
                         Case{1, AsyncEventType::QpAccessError, NakCode::RemoteAccess},
                         Case{2, AsyncEventType::QpRequestError, NakCode::RemoteOperation},
                         Case{3, AsyncEventType::QpRequestError, NakCode::InvalidRequest}}) {
-    Served s;
+    ServedWrites s;
     if (c.kind == 2) s.rig.post_receive(1, {{s.memory.va(), 64, LKey{5}}});
     if (c.kind == 3) s.rig.post_receive(1, {s.memory.sge(0, 15)});
     if (c.kind == 0)
@@ -317,7 +315,7 @@ TEST(Events, r134_fatal_errors_of_the_responder_are_told_by_their_kind) {
 }
 
 TEST(Events, r134_gaps_and_missing_receives_are_no_errors) {
-  Served s;
+  ServedWrites s;
   s.write_only(3);
   s.rig.deliver(s.rig.request(Opcode::RcSendOnly, s.rig.their(0), pattern(3)));
   s.rig.take_all();

@@ -11,9 +11,6 @@ using S = QueuePairState;
 using Op = SendOpcode;
 using Status = CompletionStatus;
 
-// 4.096 us * 2^code
-Duration period(unsigned code) { return Duration::nanoseconds(std::int64_t{4096} << code); }
-
 class Asking : public BothWays {};
 INSTANTIATE_TEST_SUITE_P(, Asking, kWays, name_of);
 

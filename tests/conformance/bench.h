@@ -24,6 +24,15 @@ using wire::NakCode;
 using wire::Opcode;
 using wire::Packet;
 
+inline constexpr std::uint32_t kMtu = 256;  // of a line that is given no other
+
+// What requests name of a peer that is moved by hand: nobody looks there.
+inline constexpr std::uint64_t kRemote = 0x40000;
+inline constexpr RKey kRkey{0x5eed};
+
+// 4.096 us * 2^code
+inline Duration period(unsigned code) { return Duration::nanoseconds(std::int64_t{4096} << code); }
+
 // n bytes that depend on their place and on `seed`.
 Bytes pattern(std::size_t n, unsigned seed = 1);
 // A piece of a pattern.
@@ -83,7 +92,7 @@ struct Given {
   std::uint64_t seed = 1;
 
   QueuePairState state = QueuePairState::Rts;
-  std::uint32_t path_mtu = 256;
+  std::uint32_t path_mtu = kMtu;
   Psn ours{0x000100};    // first PSN of the device's requests
   Psn theirs{0x300200};  // first PSN of the peer's
   Qpn peer_qpn{0x000abc};

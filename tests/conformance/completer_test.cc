@@ -5,15 +5,11 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-constexpr std::uint64_t kRemote = 0x40000;
-constexpr RKey kRkey{0x5eed};
-
-struct Asking {
+struct AnsweredRig {
   Rig rig;
   Memory& memory;
 
-  explicit Asking(const Given& given = {}) : rig(given), memory(rig.memory(16384)) {}
+  explicit AnsweredRig(const Given& given = {}) : rig(given), memory(rig.memory(16384)) {}
   void write(std::uint64_t id, std::uint32_t length = 8) {
     rig.post(id, SendOpcode::RdmaWrite, {memory.sge(8192, length)}, kRemote, kRkey);
   }
@@ -33,7 +29,7 @@ struct Asking {
 };
 
 TEST(Completer, q010_ack_completes_everything_up_to_its_number) {
-  Asking a;
+  AnsweredRig a;
   for (std::uint64_t id = 1; id <= 5; ++id) a.write(id);
   a.forget();
   a.rig.deliver(a.rig.ack(a.rig.our(2), 3));
@@ -46,7 +42,7 @@ TEST(Completer, q010_ack_completes_everything_up_to_its_number) {
 }
 
 TEST(Completer, q010_ack_beyond_a_read_is_an_implied_nak) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.read(2, 2 * kMtu);  // takes 1 and 2
   a.write(3);           // takes 3
@@ -67,7 +63,7 @@ TEST(Completer, q010_ack_beyond_a_read_is_an_implied_nak) {
 }
 
 TEST(Completer, q010_ack_beyond_an_atomic_is_an_implied_nak) {
-  Asking a;
+  AnsweredRig a;
   a.fetch_add(1);
   a.write(2);
   a.forget();
@@ -81,7 +77,7 @@ TEST(Completer, q010_ack_beyond_an_atomic_is_an_implied_nak) {
 }
 
 TEST(Completer, q010_ack_of_the_number_of_a_read_does_not_complete_it) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, 10);
   a.forget();
   a.rig.deliver(a.rig.ack(a.rig.our(0), 1));
@@ -91,7 +87,7 @@ TEST(Completer, q010_ack_of_the_number_of_a_read_does_not_complete_it) {
 
 TEST(Completer, q010_response_beyond_a_read_is_an_implied_nak) {
   for (const bool atomic : {true, false}) {
-    Asking a;
+    AnsweredRig a;
     a.read(1, 10);
     if (atomic)
       a.fetch_add(2, 64);
@@ -109,7 +105,7 @@ TEST(Completer, q010_response_beyond_a_read_is_an_implied_nak) {
 }
 
 TEST(Completer, q010_response_acknowledges_the_writes_before_it) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.write(2, 3 * kMtu);
   a.read(3, 10);
@@ -121,7 +117,7 @@ TEST(Completer, q010_response_acknowledges_the_writes_before_it) {
 }
 
 TEST(Completer, q011_stale_and_repeated_acks_are_ignored) {
-  Asking a;
+  AnsweredRig a;
   for (std::uint64_t id = 1; id <= 3; ++id) a.write(id);
   a.forget();
   a.rig.deliver(a.rig.ack(a.rig.our(1), 2));
@@ -140,7 +136,7 @@ TEST(Completer, q011_stale_and_repeated_acks_are_ignored) {
 }
 
 TEST(Completer, q012_answers_to_what_was_never_sent_are_ignored) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.forget();
   for (const std::uint32_t n : {1u, 2u, 1000u, (1u << 23) - 1}) {
@@ -160,7 +156,7 @@ TEST(Completer, q012_answers_to_what_was_never_sent_are_ignored) {
 }
 
 TEST(Completer, q012_answers_on_an_idle_queue_pair_are_ignored) {
-  Asking a;
+  AnsweredRig a;
   for (const std::uint32_t n : {0u, 1u, Psn::kMask}) {
     a.rig.deliver(a.rig.ack(a.rig.our(n), 0));
     a.rig.deliver(a.rig.nak(NakCode::InvalidRequest, a.rig.our(n)));
@@ -176,7 +172,7 @@ TEST(Completer, q012_answers_on_an_idle_queue_pair_are_ignored) {
 TEST(Completer, q013_ack_of_a_part_moves_the_window_and_completes_nothing) {
   Given given;
   given.transport.initial_window_packets = 4;
-  Asking a(given);
+  AnsweredRig a(given);
   a.write(1, 10 * kMtu);
   EXPECT_EQ(a.rig.take_all().size(), 4u);
   a.rig.deliver(a.rig.ack(a.rig.our(1)));
@@ -192,7 +188,7 @@ TEST(Completer, q013_ack_of_a_part_moves_the_window_and_completes_nothing) {
 }
 
 TEST(Completer, q014_requests_complete_in_the_order_of_posting) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.read(2, 10);
   a.write(3);
@@ -211,7 +207,7 @@ TEST(Completer, q014_requests_complete_in_the_order_of_posting) {
 }
 
 TEST(Completer, q015_lost_first_answer_is_asked_for_again_at_once) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, 4 * kMtu);
   a.forget();
   const Bytes data = pattern(4 * kMtu);
@@ -222,7 +218,7 @@ TEST(Completer, q015_lost_first_answer_is_asked_for_again_at_once) {
 }
 
 TEST(Completer, q015_lost_answer_is_asked_for_from_the_first_missing_byte) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, 4 * kMtu + 9);
   a.forget();
   const Bytes data = pattern(4 * kMtu + 9);
@@ -245,7 +241,7 @@ TEST(Completer, q015_lost_answer_is_asked_for_from_the_first_missing_byte) {
 }
 
 TEST(Completer, q015_second_loss_in_one_read_is_found_too) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, 6 * kMtu);
   a.forget();
   const Bytes data = pattern(6 * kMtu);
@@ -266,7 +262,7 @@ TEST(Completer, q015_second_loss_in_one_read_is_found_too) {
 
 // A READ of length bytes, `right` good answers, then one that breaks the rules.
 void expect_bad_response(std::uint32_t length, std::uint32_t right, Opcode opcode, std::size_t size) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, length);
   a.write(2);
   a.forget();
@@ -315,7 +311,7 @@ TEST(Completer, q016_refusals_of_the_peer_complete_with_their_reason) {
                         Case{NakCode::RemoteAccess, CompletionStatus::RemoteAccessError},
                         Case{NakCode::RemoteOperation, CompletionStatus::RemoteOperationError},
                         Case{NakCode::InvalidRdRequest, CompletionStatus::BadResponse}}) {
-    Asking a;
+    AnsweredRig a;
     for (std::uint64_t id = 1; id <= 3; ++id) a.write(id);
     a.forget();
     a.rig.deliver(a.rig.nak(c.code, a.rig.our(1)));
@@ -327,7 +323,7 @@ TEST(Completer, q016_refusals_of_the_peer_complete_with_their_reason) {
 }
 
 TEST(Completer, q016_reserved_syndromes_are_dropped) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.forget();
   for (unsigned syndrome = 0; syndrome < 256; ++syndrome) {
@@ -345,7 +341,7 @@ TEST(Completer, q016_reserved_syndromes_are_dropped) {
 
 TEST(Completer, q016_every_credit_code_is_an_acknowledgement) {
   for (unsigned credits = 0; credits < 32; ++credits) {
-    Asking a;
+    AnsweredRig a;
     a.write(1);
     a.forget();
     Packet packet = a.rig.ack(a.rig.our(0), 1);
@@ -356,7 +352,7 @@ TEST(Completer, q016_every_credit_code_is_an_acknowledgement) {
 }
 
 TEST(Completer, q017_answers_from_elsewhere_or_damaged_are_ignored) {
-  Asking a;
+  AnsweredRig a;
   a.read(1, 10);
   a.write(2);
   a.forget();
@@ -426,7 +422,7 @@ TEST(Completer, q018_answer_is_scattered_over_all_segments) {
 TEST(Completer, q018_read_in_several_requests_is_put_together) {
   Given given;
   given.transport.read_chunk_bytes = 2 * kMtu;
-  Asking a(given);
+  AnsweredRig a(given);
   const std::uint32_t length = 5 * kMtu - 3;
   a.read(1, length);
   EXPECT_EQ(a.rig.take_all().size(), 3u);
@@ -445,7 +441,7 @@ TEST(Completer, q018_read_in_several_requests_is_put_together) {
 
 TEST(Completer, q019_answer_of_another_kind_is_a_bad_response) {
   for (int kind = 0; kind < 4; ++kind) {
-    Asking a;
+    AnsweredRig a;
     if (kind == 0)
       a.write(1);
     else if (kind == 1)
@@ -465,7 +461,7 @@ TEST(Completer, q019_answer_of_another_kind_is_a_bad_response) {
 }
 
 TEST(Completer, q019_read_answer_to_a_write_is_a_bad_response) {
-  Asking a;
+  AnsweredRig a;
   a.write(1);
   a.forget();
   a.rig.deliver(a.rig.read_response(Opcode::RcReadResponseOnly, a.rig.our(0), pattern(8)));
@@ -473,7 +469,7 @@ TEST(Completer, q019_read_answer_to_a_write_is_a_bad_response) {
 }
 
 TEST(Completer, q019_result_of_an_atomic_is_stored_in_host_order_and_completes_it) {
-  Asking a;
+  AnsweredRig a;
   a.fetch_add(1, 8);
   a.forget();
   a.rig.deliver(a.rig.atomic_response(a.rig.our(0), 0x0102030405060708));

@@ -6,6 +6,7 @@
 namespace verbena::conformance {
 namespace {
 
+using S = QueuePairState;
 using wire::DropReason;
 
 // A WRITE that would be executed, and the memory it would change.
@@ -330,7 +331,6 @@ TEST(Ingress, r010_key_without_a_number_is_nobodys) {
 }
 
 TEST(Ingress, r011_requests_are_heard_from_rtr_on_and_not_in_error) {
-  using S = QueuePairState;
   for (const S state : {S::Reset, S::Init, S::Error}) {
     Given given;
     given.state = state;
@@ -350,7 +350,6 @@ TEST(Ingress, r011_requests_are_heard_from_rtr_on_and_not_in_error) {
 }
 
 TEST(Ingress, r012_answers_are_dropped_where_nothing_can_have_been_asked) {
-  using S = QueuePairState;
   for (const S state : {S::Reset, S::Init, S::Rtr, S::Error}) {
     Given given;
     given.state = state;

@@ -5,14 +5,12 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
-struct Served {
+struct ServedPackets {
   Rig rig;
   Memory& memory;
   Memory& receives;
 
-  explicit Served(const Given& given = {})
+  explicit ServedPackets(const Given& given = {})
       : rig(given), memory(rig.memory(4096)), receives(rig.memory(4096)) {
     for (std::uint64_t id = 1; id <= 4; ++id) rig.post_receive(id, {receives.sge((id - 1) * 1024, 1024)});
   }
@@ -39,7 +37,7 @@ struct Served {
 };
 
 // After a refusal the receives from `first` on are flushed, and nothing else completes.
-void expect_flushed(Served& s, std::uint64_t first = 1, int line = __builtin_LINE()) {
+void expect_flushed(ServedPackets& s, std::uint64_t first = 1, int line = __builtin_LINE()) {
   for (std::uint64_t id = first; id <= 4; ++id) s.rig.expect_receive(id, CompletionStatus::Flushed, line);
   s.rig.expect_no_completion(line);
 }
@@ -52,14 +50,14 @@ constexpr Opcode kOnlys[] = {Opcode::RcSendOnly, Opcode::RcSendOnlyWithImmediate
 
 TEST(Responder, r040_middle_or_last_without_first_is_an_invalid_request) {
   for (const Opcode opcode : kMiddles) {
-    Served s;
+    ServedPackets s;
     s.deliver(opcode, 0, kMtu);
     s.expect_refused(0);
     s.expect_untouched();
     expect_flushed(s);
   }
   for (const Opcode opcode : kLasts) {
-    Served s;
+    ServedPackets s;
     s.deliver(opcode, 0, 10);
     s.expect_refused(0);
     s.expect_untouched();
@@ -68,7 +66,7 @@ TEST(Responder, r040_middle_or_last_without_first_is_an_invalid_request) {
 }
 
 TEST(Responder, r040_last_after_a_finished_message_is_an_invalid_request) {
-  Served s;
+  ServedPackets s;
   s.deliver(Opcode::RcWriteFirst, 0, kMtu, kMtu + 10);
   s.deliver(Opcode::RcWriteLast, 1, 10);
   s.rig.expect_ack(s.rig.their(1), 1);
@@ -79,13 +77,13 @@ TEST(Responder, r040_last_after_a_finished_message_is_an_invalid_request) {
 TEST(Responder, r041_first_or_only_while_a_message_is_open_is_an_invalid_request) {
   for (const Opcode open : {Opcode::RcSendFirst, Opcode::RcWriteFirst}) {
     for (const Opcode next : {Opcode::RcSendFirst, Opcode::RcWriteFirst}) {
-      Served s;
+      ServedPackets s;
       s.deliver(open, 0, kMtu);
       s.deliver(next, 1, kMtu);
       s.expect_refused(1);
     }
     for (const Opcode next : kOnlys) {
-      Served s;
+      ServedPackets s;
       s.deliver(open, 0, kMtu);
       s.deliver(next, 1, 10, 10);
       s.expect_refused(1);
@@ -97,7 +95,7 @@ TEST(Responder, r042_send_inside_write_and_write_inside_send_are_invalid_request
   for (const bool send_first : {true, false}) {
     const Opcode first = send_first ? Opcode::RcSendFirst : Opcode::RcWriteFirst;
     {
-      Served s;
+      ServedPackets s;
       s.deliver(first, 0, kMtu);
       s.deliver(send_first ? Opcode::RcWriteMiddle : Opcode::RcSendMiddle, 1, kMtu);
       s.expect_refused(1);
@@ -106,7 +104,7 @@ TEST(Responder, r042_send_inside_write_and_write_inside_send_are_invalid_request
     for (const Opcode last : kLasts) {
       const bool is_send = last == Opcode::RcSendLast || last == Opcode::RcSendLastWithImmediate;
       if (is_send == send_first) continue;
-      Served s;
+      ServedPackets s;
       s.deliver(first, 0, kMtu, kMtu + 10);
       s.deliver(last, 1, 10);
       s.expect_refused(1);
@@ -118,7 +116,7 @@ TEST(Responder, r042_send_inside_write_and_write_inside_send_are_invalid_request
 // What an earlier message left behind lends nothing to a packet out of order.
 TEST(Responder, r042_send_inside_write_does_not_reach_into_an_earlier_receive) {
   for (const bool write_is_open : {true, false}) {
-    Served s;
+    ServedPackets s;
     s.deliver(Opcode::RcSendOnly, 0, 8);
     s.rig.expect_ack(s.rig.their(0), 1);
     s.rig.expect_receive(1);
@@ -134,7 +132,7 @@ TEST(Responder, r042_send_inside_write_does_not_reach_into_an_earlier_receive) {
 TEST(Responder, r043_read_and_atomics_stand_between_messages_and_not_inside) {
   for (const Opcode open : {Opcode::RcSendFirst, Opcode::RcWriteFirst})
     for (int kind = 0; kind < 3; ++kind) {
-      Served s;
+      ServedPackets s;
       const auto fetch = [&](std::uint32_t n) {
         if (kind == 0) return s.rig.read(s.rig.their(n), s.reth(8));
         if (kind == 1) return s.rig.fetch_add(s.rig.their(n), s.memory.va(), s.memory.rkey(), 1);
@@ -154,7 +152,7 @@ TEST(Responder, r043_read_and_atomics_stand_between_messages_and_not_inside) {
 }
 
 TEST(Responder, r044_reserved_opcodes_are_dropped_without_an_answer) {
-  Served s;
+  ServedPackets s;
   for (const unsigned opcode : {0x15u, 0x18u, 0x19u, 0x1au, 0x1bu, 0x1eu, 0x1fu}) {
     Bytes bytes = s.rig.emit(s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), s.reth(0), {}));
     bytes[0] = static_cast<std::byte>(opcode);
@@ -169,19 +167,19 @@ TEST(Responder, r044_reserved_opcodes_are_dropped_without_an_answer) {
 
 TEST(Responder, r044_operations_that_are_not_enabled_are_invalid_requests) {
   for (const Opcode opcode : {Opcode::RcSendOnlyWithInvalidate, Opcode::RcFlush, Opcode::RcAtomicWrite}) {
-    Served s;
+    ServedPackets s;
     s.deliver(opcode, 0, opcode == Opcode::RcFlush ? 0 : 8, 8);
     s.expect_refused(0);
     s.expect_untouched();
   }
-  Served s;
+  ServedPackets s;
   s.deliver(Opcode::RcSendFirst, 0, kMtu);
   s.deliver(Opcode::RcSendLastWithInvalidate, 1, 8);
   s.expect_refused(1);
 }
 
 TEST(Responder, r044_operations_that_are_not_enabled_do_no_harm_out_of_sequence) {
-  Served s;
+  ServedPackets s;
   s.deliver(Opcode::RcFlush, 3, 0, 8);
   s.rig.expect_nak(NakCode::SequenceError, s.rig.their(0));
   s.deliver(Opcode::RcAtomicWrite, Psn::kMask, 8, 8);  // long ago
@@ -193,13 +191,13 @@ TEST(Responder, r050_first_and_middle_are_as_long_as_the_path_mtu) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{4}, std::size_t{255}, std::size_t{257}, std::size_t{512}}) {
     for (const Opcode opcode : {Opcode::RcSendFirst, Opcode::RcWriteFirst}) {
-      Served s;
+      ServedPackets s;
       s.deliver(opcode, 0, size, 2048);
       s.expect_refused(0);
       s.expect_untouched();
     }
     for (const bool send : {true, false}) {
-      Served s;
+      ServedPackets s;
       s.deliver(send ? Opcode::RcSendFirst : Opcode::RcWriteFirst, 0, kMtu, 1024);
       s.deliver(send ? Opcode::RcSendMiddle : Opcode::RcWriteMiddle, 1, size);
       s.expect_refused(1);
@@ -213,7 +211,7 @@ TEST(Responder, r051_last_carries_between_one_byte_and_the_path_mtu) {
   for (const Opcode last : kLasts) {
     const bool send = last == Opcode::RcSendLast || last == Opcode::RcSendLastWithImmediate;
     for (const std::size_t size : {0u, 1u, 2u, 3u, 255u, 256u, 257u}) {
-      Served s;
+      ServedPackets s;
       const auto length = static_cast<std::uint32_t>(kMtu + size);
       s.deliver(send ? Opcode::RcSendFirst : Opcode::RcWriteFirst, 0, kMtu, std::max(length, kMtu + 1));
       s.deliver(last, 1, size);
@@ -228,7 +226,7 @@ TEST(Responder, r051_last_carries_between_one_byte_and_the_path_mtu) {
 TEST(Responder, r052_only_carries_anything_up_to_the_path_mtu) {
   for (const Opcode only : kOnlys)
     for (const std::uint32_t size : {0u, 1u, 3u, 4u, 255u, 256u, 257u, 300u}) {
-      Served s;
+      ServedPackets s;
       s.deliver(only, 0, size, size);
       if (size <= kMtu)
         s.rig.expect_ack(s.rig.their(0), 1);
@@ -239,7 +237,7 @@ TEST(Responder, r052_only_carries_anything_up_to_the_path_mtu) {
 
 TEST(Responder, r053_write_that_is_shorter_or_longer_than_announced_is_an_invalid_request) {
   for (const std::uint32_t announced : {kMtu + 9, kMtu + 11, 2 * kMtu + 10}) {
-    Served s;
+    ServedPackets s;
     s.deliver(Opcode::RcWriteFirst, 0, kMtu, announced);
     s.deliver(Opcode::RcWriteLast, 1, 10);
     s.expect_refused(1);
@@ -247,13 +245,13 @@ TEST(Responder, r053_write_that_is_shorter_or_longer_than_announced_is_an_invali
   }
   for (const std::uint32_t announced :
        {1u, kMtu - 1, kMtu}) {  // more packets than the length leaves room for
-    Served s;
+    ServedPackets s;
     s.deliver(Opcode::RcWriteFirst, 0, kMtu, announced);
     s.expect_refused(0);
     s.expect_untouched();
   }
   {
-    Served s;
+    ServedPackets s;
     s.deliver(Opcode::RcWriteFirst, 0, kMtu, 2 * kMtu);
     s.deliver(Opcode::RcWriteMiddle, 1, kMtu);
     s.expect_refused(1);
@@ -261,7 +259,7 @@ TEST(Responder, r053_write_that_is_shorter_or_longer_than_announced_is_an_invali
   }
   for (const Opcode only : {Opcode::RcWriteOnly, Opcode::RcWriteOnlyWithImmediate})
     for (const std::uint32_t announced : {0u, 9u, 11u, kMtu}) {
-      Served s;
+      ServedPackets s;
       s.deliver(only, 0, 10, announced);
       s.expect_refused(0);
       s.expect_untouched();
@@ -271,13 +269,13 @@ TEST(Responder, r053_write_that_is_shorter_or_longer_than_announced_is_an_invali
 TEST(Responder, r054_more_than_2_to_the_31_is_an_invalid_request) {
   for (const std::uint32_t length : {0x80000001u, 0xffffffffu}) {
     {
-      Served s;
+      ServedPackets s;
       s.deliver(Opcode::RcWriteFirst, 0, kMtu, length);
       s.expect_refused(0);
       s.expect_untouched();
     }
     {
-      Served s;
+      ServedPackets s;
       s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(length)));
       s.expect_refused(0);
     }
@@ -287,7 +285,7 @@ TEST(Responder, r054_more_than_2_to_the_31_is_an_invalid_request) {
 TEST(Responder, r055_requests_and_answers_that_carry_nothing_are_refused_with_a_payload) {
   const Bytes payload = pattern(8);
   for (int kind = 0; kind < 3; ++kind) {
-    Served s;
+    ServedPackets s;
     Packet packet = kind == 0   ? s.rig.read(s.rig.their(0), s.reth(8))
                     : kind == 1 ? s.rig.fetch_add(s.rig.their(0), s.memory.va(), s.memory.rkey(), 1)
                                 : s.rig.compare_swap(s.rig.their(0), s.memory.va(), s.memory.rkey(), 0, 1);
@@ -296,7 +294,7 @@ TEST(Responder, r055_requests_and_answers_that_carry_nothing_are_refused_with_a_
     s.expect_refused(0);
     s.expect_untouched();
   }
-  Served s;
+  ServedPackets s;
   s.rig.post(7, SendOpcode::RdmaWrite, {s.memory.sge(0, 8)}, 0x1000, RKey{1});
   s.rig.expect(Opcode::RcWriteOnly, s.rig.our(0));
   Packet ack = s.rig.ack(s.rig.our(0), 1);
@@ -311,7 +309,7 @@ TEST(Responder, r055_requests_and_answers_that_carry_nothing_are_refused_with_a_
 TEST(Responder, r056_pad_is_what_the_length_asks_for) {
   const Bytes whole = pattern(kMtu);
   const auto only = [&](std::size_t size, unsigned pad) {
-    Served s;
+    ServedPackets s;
     // The bytes are there for any pad: the announced length is that of the payload that remains.
     const Bytes payload = pattern(size);
     Packet packet =
@@ -327,7 +325,7 @@ TEST(Responder, r056_pad_is_what_the_length_asks_for) {
     for (unsigned pad = 0; pad < 4; ++pad) only(size, pad);
   for (const Opcode opcode : {Opcode::RcSendFirst, Opcode::RcWriteFirst})
     for (std::uint8_t pad = 1; pad < 4; ++pad) {
-      Served s;
+      ServedPackets s;
       Packet packet = s.rig.write(opcode, s.rig.their(0), s.reth(1024), whole);
       packet.bth.pad_count = pad;
       s.rig.deliver(packet);
@@ -339,7 +337,7 @@ TEST(Responder, r056_pad_is_what_the_length_asks_for) {
 TEST(Responder, r057_atomic_write_of_any_shape_touches_nothing) {
   for (const std::size_t size : {0u, 4u, 7u, 8u, 12u})
     for (const std::uint64_t at : {0u, 1u, 4u}) {
-      Served s;
+      ServedPackets s;
       const Bytes payload = pattern(size);
       s.rig.deliver(s.rig.write(Opcode::RcAtomicWrite, s.rig.their(0),
                                 s.reth(static_cast<std::uint32_t>(size), at), payload));

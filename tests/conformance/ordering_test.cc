@@ -7,8 +7,6 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
 // Over a wire that drops, repeats and delays, seed by seed.
 std::function<Fate(int, Bytes&)> bad_wire(SeededRandom& random) {
   return [&random](int, Bytes& datagram) {

@@ -14,7 +14,7 @@ using Acks = soft::Nic::Acks;
 constexpr std::uint32_t kRingBytes = 1024;
 constexpr std::uint32_t kShortestPull = 64;
 
-soft::NicConfig config_of(const Given& given) {
+soft::NicConfig config_of_side(const Given& given) {
   soft::NicConfig config;
   config.address = given.device;
   config.path_mtu = 4096;
@@ -56,7 +56,7 @@ void connect(Instant now, Pair::Side& side, Qpn own, const Given& given, Qpn pee
 }  // namespace
 
 Pair::Side::Side(const Given& given, std::uint64_t seed)
-    : random(seed), nic(config_of(given), random), pd(nic.create_pd().value()) {
+    : random(seed), nic(config_of_side(given), random), pd(nic.create_pd().value()) {
   send_cq = nic.create_cq(given.cq_entries).value();
   receive_cq = nic.create_cq(given.cq_entries).value();
   soft::Nic::QpInit init;

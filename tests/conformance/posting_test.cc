@@ -11,15 +11,11 @@ namespace {
 
 using S = QueuePairState;
 
-constexpr std::uint32_t kMtu = 256;
-constexpr std::uint64_t kRemote = 0x40000;
-constexpr RKey kRkey{0x5eed};
-
-struct Asking {
+struct PostingRig {
   Rig rig;
   Memory& memory;
 
-  explicit Asking(const Given& given = {}) : rig(given), memory(rig.memory(32768)) {}
+  explicit PostingRig(const Given& given = {}) : rig(given), memory(rig.memory(32768)) {}
   void write(std::uint64_t id, std::uint32_t length = 8, SendFlags flags = SendFlags::Signaled) {
     rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, length)}, kRemote, kRkey, flags);
   }
@@ -43,7 +39,7 @@ TEST(Posting, q030_no_more_reads_and_atomics_are_out_than_allowed) {
   for (unsigned limit = 1; limit <= 4; ++limit) {
     Given given;
     given.max_rd_atomic = static_cast<std::uint8_t>(limit);
-    Asking a(given);
+    PostingRig a(given);
     for (std::uint64_t id = 0; id < 8; ++id) id % 2 == 0 ? a.read(id) : a.fetch_add(id);
     EXPECT_EQ(a.rig.take_all().size(), limit);
     for (std::uint32_t n = 0; n < 8; ++n) {
@@ -60,7 +56,7 @@ TEST(Posting, q030_no_more_reads_and_atomics_are_out_than_allowed) {
 TEST(Posting, q030_what_follows_a_waiting_read_waits_behind_it_in_order) {
   Given given;
   given.max_rd_atomic = 1;
-  Asking a(given);
+  PostingRig a(given);
   a.read(1);
   a.read(2);
   a.write(3);
@@ -75,7 +71,7 @@ TEST(Posting, q030_pieces_of_one_read_count_each) {
   Given given;
   given.max_rd_atomic = 2;
   given.transport.read_chunk_bytes = kMtu;
-  Asking a(given);
+  PostingRig a(given);
   a.rig.post(1, SendOpcode::RdmaRead, {a.memory.sge(0, 5 * kMtu)}, kRemote, kRkey);
   EXPECT_EQ(a.rig.take_all().size(), 2u);
 }
@@ -83,7 +79,7 @@ TEST(Posting, q030_pieces_of_one_read_count_each) {
 TEST(Posting, q030_limit_holds_when_reads_are_asked_for_again) {
   Given given;
   given.max_rd_atomic = 2;
-  Asking a(given);
+  PostingRig a(given);
   for (std::uint64_t id = 1; id <= 4; ++id) a.read(id);
   EXPECT_EQ(a.rig.take_all().size(), 2u);
   a.rig.deliver(a.rig.nak(NakCode::SequenceError, a.rig.our(0)));
@@ -96,7 +92,7 @@ TEST(Posting, q030_read_or_atomic_on_a_queue_pair_that_may_have_none_fails) {
   Given given;
   given.max_rd_atomic = 0;
   for (const bool atomic : {true, false}) {
-    Asking a(given);
+    PostingRig a(given);
     a.write(1);
     if (atomic)
       a.fetch_add(2);
@@ -113,7 +109,7 @@ TEST(Posting, q030_read_or_atomic_on_a_queue_pair_that_may_have_none_fails) {
 
 TEST(Posting, q031_fenced_request_starts_when_all_earlier_reads_and_atomics_are_done) {
   for (const bool atomic : {true, false}) {
-    Asking a;
+    PostingRig a;
     a.read(1);
     if (atomic)
       a.fetch_add(2);
@@ -134,7 +130,7 @@ TEST(Posting, q031_fenced_request_starts_when_all_earlier_reads_and_atomics_are_
 }
 
 TEST(Posting, q031_fenced_read_waits_for_the_reads_before_it) {
-  Asking a;
+  PostingRig a;
   a.read(1);
   a.read(2, SendFlags::Signaled | SendFlags::Fence);
   EXPECT_EQ(a.rig.take_all().size(), 1u);
@@ -143,7 +139,7 @@ TEST(Posting, q031_fenced_read_waits_for_the_reads_before_it) {
 }
 
 TEST(Posting, q031_fence_waits_for_nothing_else) {
-  Asking a;
+  PostingRig a;
   a.write(1);
   a.write(2, 8, SendFlags::Signaled | SendFlags::Fence);
   EXPECT_EQ(a.rig.take_all().size(), 2u);
@@ -182,7 +178,7 @@ TEST(Posting, q033_inline_that_is_too_long_or_fetches_is_refused) {
 }
 
 TEST(Posting, q034_unsignaled_success_completes_silently_and_unsignaled_failure_does_not) {
-  Asking a;
+  PostingRig a;
   a.write(1, 8, SendFlags::None);
   a.write(2);
   a.write(3, 8, SendFlags::None);
@@ -199,7 +195,7 @@ TEST(Posting, q034_unsignaled_success_completes_silently_and_unsignaled_failure_
 TEST(Posting, q035_queue_pair_that_signals_all_completes_each) {
   Given given;
   given.signal_all = true;
-  Asking a(given);
+  PostingRig a(given);
   a.write(1, 8, SendFlags::None);
   a.rig.deliver(a.rig.ack(a.rig.our(0), 1));
   a.rig.expect_send(1);
@@ -219,7 +215,7 @@ TEST(Posting, q040_posts_are_refused_before_the_queue_pair_runs) {
 }
 
 TEST(Posting, q040_requests_before_a_refused_one_stay_posted) {
-  Asking a;
+  PostingRig a;
   const ScatterGather good = a.memory.sge(0, 8);
   const std::array<ScatterGather, 5> wide{};
   std::array<SendRequest, 4> list;
@@ -239,7 +235,7 @@ TEST(Posting, q040_requests_before_a_refused_one_stay_posted) {
 TEST(Posting, q040_posts_in_error_are_flushed) {
   Given given;
   given.state = S::Error;
-  Asking a(given);
+  PostingRig a(given);
   a.write(1, 8, SendFlags::None);
   a.rig.post_receive(2);
   a.rig.expect_send(1, CompletionStatus::Flushed);
@@ -250,7 +246,7 @@ TEST(Posting, q040_posts_in_error_are_flushed) {
 TEST(Posting, q041_full_send_queue_refuses_and_loses_nothing) {
   Given given;
   given.capabilities.max_send_requests = 4;
-  Asking a(given);
+  PostingRig a(given);
   for (std::uint64_t id = 1; id <= 4; ++id) a.write(id);
   EXPECT_EQ(a.rig.try_post({}).status, PostStatus::QueueFull);
   EXPECT_EQ(to_errno(PostStatus::QueueFull), ENOMEM);
@@ -278,7 +274,7 @@ TEST(Posting, q050_request_with_bad_local_memory_fails_and_nothing_of_it_is_sent
   for (int kind = 0; kind < 5; ++kind)
     for (const SendOpcode op :
          {SendOpcode::Send, SendOpcode::RdmaWrite, SendOpcode::RdmaRead, SendOpcode::FetchAndAdd}) {
-      Asking a;
+      PostingRig a;
       Memory& readonly = a.rig.memory(64, Access::RemoteRead);
       Memory& foreign = a.rig.memory_of(a.rig.nic.create_pd().value(), 64);
       Memory& dead = a.rig.memory(64);
@@ -300,7 +296,7 @@ TEST(Posting, q050_request_with_bad_local_memory_fails_and_nothing_of_it_is_sent
 }
 
 TEST(Posting, q050_bad_request_fails_in_its_turn) {
-  Asking a;
+  PostingRig a;
   a.write(1);
   a.read(2);
   a.rig.post(3, SendOpcode::Send, {{a.memory.va(), 8, LKey{1}}});
@@ -319,7 +315,7 @@ TEST(Posting, q050_bad_request_fails_in_its_turn) {
 
 TEST(Posting, q050_bad_request_does_not_keep_those_before_it_from_being_sent_again) {
   for (const SendOpcode op : {SendOpcode::Send, SendOpcode::RdmaRead}) {
-    Asking a;
+    PostingRig a;
     a.write(1);
     a.write(2);
     a.rig.post(3, op, {{a.memory.va(), 8, LKey{1}}}, kRemote, kRkey);
@@ -336,7 +332,7 @@ TEST(Posting, q050_bad_request_does_not_keep_those_before_it_from_being_sent_aga
 }
 
 TEST(Posting, q050_message_whose_later_segment_is_bad_stops_there) {
-  Asking a;
+  PostingRig a;
   a.rig.post(1, SendOpcode::RdmaWrite, {a.memory.sge(0, 2 * kMtu), {a.memory.va(), 2 * kMtu, LKey{1}}},
              kRemote, kRkey);
   a.rig.take_all();
@@ -346,7 +342,7 @@ TEST(Posting, q050_message_whose_later_segment_is_bad_stops_there) {
 }
 
 TEST(Posting, q050_memory_that_goes_while_a_read_is_out_is_not_written) {
-  Asking a;
+  PostingRig a;
   Memory& target = a.rig.memory(64);
   a.rig.post(1, SendOpcode::RdmaRead, {target.sge(0, 8)}, kRemote, kRkey);
   a.rig.take_all();
@@ -357,7 +353,7 @@ TEST(Posting, q050_memory_that_goes_while_a_read_is_out_is_not_written) {
 }
 
 TEST(Posting, q051_failure_gives_each_request_exactly_one_outcome_in_order) {
-  Asking a;
+  PostingRig a;
   Memory& receives = a.rig.memory(1024);
   for (std::uint64_t id = 1; id <= 6; ++id) {
     a.write(id, 8, id % 2 == 0 ? SendFlags::None : SendFlags::Signaled);
@@ -380,7 +376,7 @@ TEST(Posting, q051_failure_gives_each_request_exactly_one_outcome_in_order) {
 }
 
 TEST(Posting, q051_failure_at_the_responder_flushes_the_send_queue_too) {
-  Asking a;
+  PostingRig a;
   a.write(1);
   a.write(2, 8, SendFlags::None);
   a.rig.post_receive(3);
@@ -397,7 +393,7 @@ TEST(Posting, q051_timers_of_what_was_outstanding_end_with_it) {
   Given given;
   given.retry_count = 0;
   given.timeout = 1;  // so short that the period ends before anything is sent again
-  Asking a(given);
+  PostingRig a(given);
   a.write(1);
   a.rig.take_all();
   a.rig.deliver(a.rig.request(Opcode::RcSendMiddle, a.rig.their(0), pattern(kMtu)));
@@ -409,7 +405,7 @@ TEST(Posting, q051_timers_of_what_was_outstanding_end_with_it) {
 }
 
 TEST(Posting, q052_error_by_the_user_flushes_the_same_way) {
-  Asking a;
+  PostingRig a;
   for (std::uint64_t id = 1; id <= 3; ++id) {
     a.write(id, 8, SendFlags::None);
     a.rig.post_receive(10 + id);
@@ -428,7 +424,7 @@ TEST(Posting, q052_error_is_reached_from_every_state) {
   for (const S state : {S::Reset, S::Init, S::Rtr, S::Rts, S::Sqd, S::Error}) {
     Given given;
     given.state = state;
-    Asking a(given);
+    PostingRig a(given);
     if (state != S::Reset) a.rig.post_receive(1);
     ASSERT_TRUE(a.step(S::Error)) << to_string(state);
     EXPECT_EQ(a.rig.state(), S::Error);
@@ -438,7 +434,7 @@ TEST(Posting, q052_error_is_reached_from_every_state) {
 }
 
 TEST(Posting, q053_reset_discards_requests_and_completions_without_a_word) {
-  Asking a;
+  PostingRig a;
   Memory& receives = a.rig.memory(64);
   a.write(1);
   a.write(2);
@@ -458,7 +454,7 @@ TEST(Posting, q053_reset_discards_requests_and_completions_without_a_word) {
 }
 
 TEST(Posting, q053_queue_pair_lives_anew_after_reset) {
-  Asking a;
+  PostingRig a;
   Memory& receives = a.rig.memory(64);
   a.write(1);
   a.rig.take_all();
@@ -501,7 +497,7 @@ TEST(Posting, q053_reset_keeps_the_completions_of_others) {
 TEST(Posting, q055_drained_queue_pair_finishes_what_runs_and_starts_nothing) {
   Given given;
   given.transport.initial_window_packets = 4;
-  Asking a(given);
+  PostingRig a(given);
   a.write(1, 6 * kMtu);
   a.write(2);
   a.rig.take_all();
@@ -534,7 +530,7 @@ Result<void> drain(Rig& rig) {
 TEST(Posting, q055_end_of_the_drain_is_told_once_when_asked_for) {
   Given given;
   given.transport.initial_window_packets = 4;
-  Asking a(given);
+  PostingRig a(given);
   a.write(1, 6 * kMtu);
   a.write(2);
   a.rig.take_all();
@@ -557,14 +553,14 @@ TEST(Posting, q055_end_of_the_drain_is_told_once_when_asked_for) {
 }
 
 TEST(Posting, q055_idle_queue_pair_is_drained_at_once) {
-  Asking a;
+  PostingRig a;
   ASSERT_TRUE(drain(a.rig));
   a.rig.expect_event(AsyncEventType::SqDrained);
   a.rig.expect_no_event();
 }
 
 TEST(Posting, q055_drain_waits_for_an_answer_that_was_refused_for_lack_of_a_receive) {
-  Asking a;
+  PostingRig a;
   a.rig.post(1, SendOpcode::Send, {a.memory.sge(0, 8)});
   a.rig.take_all();
   ASSERT_TRUE(drain(a.rig));
@@ -580,7 +576,7 @@ TEST(Posting, q055_drain_waits_for_an_answer_that_was_refused_for_lack_of_a_rece
 TEST(Posting, q055_drained_queue_pair_still_serves_its_peer) {
   Given given;
   given.state = S::Sqd;
-  Asking a(given);
+  PostingRig a(given);
   a.rig.deliver(a.rig.read(a.rig.their(0), {a.memory.va(), a.memory.rkey(), 8}));
   a.rig.expect_read_response(Opcode::RcReadResponseOnly, a.rig.their(0), a.memory.bytes(0, 8));
 }

@@ -8,8 +8,6 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
 TEST(Responder, r070_message_without_a_receive_draws_an_rnr_nak_and_is_not_counted) {
   for (const Opcode opcode :
        {Opcode::RcSendOnly, Opcode::RcSendOnlyWithImmediate, Opcode::RcWriteOnlyWithImmediate}) {
@@ -210,10 +208,10 @@ TEST(Responder, r079_receive_into_bad_memory_fails_both_sides) {
 
 // ---- READ and atomics
 
-struct Served {
+struct ServedReads {
   Rig rig;
   Memory& memory;
-  explicit Served(const Given& given = {}) : rig(given), memory(rig.memory(16384)) {
+  explicit ServedReads(const Given& given = {}) : rig(given), memory(rig.memory(16384)) {
     memory.put(0, pattern(16384, 5));
   }
   wire::Reth reth(std::uint64_t at, std::uint32_t length) const {
@@ -223,7 +221,7 @@ struct Served {
 
 TEST(Responder, r080_answers_of_a_read_are_first_middles_and_last_with_contiguous_numbers) {
   for (const std::uint32_t length : {1u, 255u, 256u, 257u, 512u, 513u, 2000u, 16384u}) {
-    Served s;
+    ServedReads s;
     s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(0, length)));
     const std::uint32_t packets = (length + kMtu - 1) / kMtu;
     for (std::uint32_t n = 0; n < packets; ++n) {
@@ -243,7 +241,7 @@ TEST(Responder, r080_answers_of_a_read_are_first_middles_and_last_with_contiguou
 }
 
 TEST(Responder, r080_middle_answers_have_no_acknowledge_header) {
-  Served s;
+  ServedReads s;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(0, 3 * kMtu)));
   const std::vector<Sent> sent = s.rig.take_all();
   ASSERT_EQ(sent.size(), 3u);
@@ -253,7 +251,7 @@ TEST(Responder, r080_middle_answers_have_no_acknowledge_header) {
 }
 
 TEST(Responder, r081_answers_leave_in_the_order_of_their_requests) {
-  Served s;
+  ServedReads s;
   s.rig.post_receive(1, {s.memory.sge(8192, 64)});
   const Bytes payload = pattern(16);
   // All arrive before anything leaves.
@@ -276,7 +274,7 @@ TEST(Responder, r081_answers_leave_in_the_order_of_their_requests) {
 }
 
 TEST(Responder, r081_nak_does_not_overtake_the_answers_before_it) {
-  Served s;
+  ServedReads s;
   const Bytes payload = pattern(16);
   const Bytes datagrams[] = {
       s.rig.emit(s.rig.read(s.rig.their(0), s.reth(0, 3 * kMtu))),
@@ -293,7 +291,7 @@ TEST(Responder, r082_read_and_atomics_without_resources_are_invalid_requests) {
   for (int kind = 0; kind < 3; ++kind) {
     Given given;
     given.max_dest_rd_atomic = 0;
-    Served s(given);
+    ServedReads s(given);
     const std::uint64_t before = s.memory.word(0);
     s.rig.deliver(kind == 0 ? s.rig.read(s.rig.their(0), s.reth(0, 8))
                   : kind == 1
@@ -308,7 +306,7 @@ TEST(Responder, r082_read_and_atomics_without_resources_are_invalid_requests) {
 TEST(Responder, r082_more_at_once_than_allowed_are_an_invalid_request) {
   Given given;
   given.max_dest_rd_atomic = 2;
-  Served s(given);
+  ServedReads s(given);
   s.memory.put_word(0, 0);
   for (std::uint32_t n = 0; n < 3; ++n) {  // nothing leaves meanwhile
     const Bytes datagram = s.rig.emit(s.rig.fetch_add(s.rig.their(n), s.memory.va(0), s.memory.rkey(), 1));
@@ -393,7 +391,7 @@ TEST(Responder, r085_answer_of_an_atomic_carries_the_original_value) {
 }
 
 TEST(Responder, r086_read_of_no_bytes_is_answered_by_one_empty_packet) {
-  Served s;
+  ServedReads s;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(0, 0)));
   s.rig.expect_read_response(Opcode::RcReadResponseOnly, s.rig.their(0), {});
   s.rig.expect_silence();

@@ -9,18 +9,11 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-constexpr std::uint64_t kRemote = 0x40000;
-constexpr RKey kRkey{0x5eed};
-
-// 4.096 us * 2^code
-Duration period(unsigned code) { return Duration::nanoseconds(std::int64_t{4096} << code); }
-
-struct Asking {
+struct RetryingRig {
   Rig rig;
   Memory& memory;
 
-  explicit Asking(const Given& given = {}) : rig(given), memory(rig.memory(32768)) {}
+  explicit RetryingRig(const Given& given = {}) : rig(given), memory(rig.memory(32768)) {}
   void write(std::uint64_t id, std::uint32_t length = 8) {
     rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, length)}, kRemote, kRkey);
   }
@@ -37,7 +30,7 @@ struct Asking {
 using Numbers = std::vector<std::uint32_t>;
 
 TEST(Retry, q020_sequence_nak_acknowledges_what_is_before_it_and_goes_back_to_it) {
-  Asking a;
+  RetryingRig a;
   for (std::uint64_t id = 1; id <= 5; ++id) a.write(id);
   EXPECT_EQ(a.sent_numbers(), (Numbers{0, 1, 2, 3, 4}));
   a.rig.deliver(a.rig.nak(NakCode::SequenceError, a.rig.our(2)));
@@ -51,7 +44,7 @@ TEST(Retry, q020_sequence_nak_acknowledges_what_is_before_it_and_goes_back_to_it
 }
 
 TEST(Retry, q020_sequence_nak_in_the_middle_of_a_message_goes_back_to_that_packet) {
-  Asking a;
+  RetryingRig a;
   a.write(1, 6 * kMtu);
   EXPECT_EQ(a.sent_numbers().size(), 6u);
   a.rig.deliver(a.rig.nak(NakCode::SequenceError, a.rig.our(3)));
@@ -64,7 +57,7 @@ TEST(Retry, q020_sequence_nak_in_the_middle_of_a_message_goes_back_to_that_packe
 }
 
 TEST(Retry, q020_sequence_nak_beyond_a_read_goes_back_to_the_read) {
-  Asking a;
+  RetryingRig a;
   a.write(1);
   a.rig.post(2, SendOpcode::RdmaRead, {a.memory.sge(0, 10)}, kRemote, kRkey);
   a.write(3);
@@ -80,7 +73,7 @@ TEST(Retry, q021_after_the_timeout_everything_unacknowledged_is_sent_again) {
   for (const unsigned code : {1u, 8u, 14u, 18u}) {
     Given given;
     given.timeout = static_cast<std::uint8_t>(code);
-    Asking a(given);
+    RetryingRig a(given);
     for (std::uint64_t id = 1; id <= 3; ++id) a.write(id);
     a.rig.take_all();
     a.rig.deliver(a.rig.ack(a.rig.our(0), 1));
@@ -100,7 +93,7 @@ TEST(Retry, q021_after_the_timeout_everything_unacknowledged_is_sent_again) {
 }
 
 TEST(Retry, q021_a_lost_read_answer_is_asked_for_again_after_the_timeout) {
-  Asking a;
+  RetryingRig a;
   a.rig.post(1, SendOpcode::RdmaRead, {a.memory.sge(0, 3 * kMtu)}, kRemote, kRkey);
   a.rig.take_all();
   const Bytes data = pattern(3 * kMtu);
@@ -116,7 +109,7 @@ void expect_periods(unsigned retry_count) {
   Given given;
   given.retry_count = static_cast<std::uint8_t>(retry_count);
   given.timeout = kCode;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   a.rig.advance(period(kCode) * (retry_count + 1) - Duration::nanoseconds(1));
   a.rig.expect_no_completion();
@@ -139,7 +132,7 @@ TEST(Retry, q022_retransmissions_inside_a_period_are_free) {
   Given given;
   given.retry_count = 0;
   given.timeout = 18;  // a second
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   a.rig.take_all();
   a.rig.advance(period(18) / 2);
@@ -153,7 +146,7 @@ TEST(Retry, q022_retransmissions_inside_a_period_are_free) {
 TEST(Retry, q022_retransmissions_back_off) {
   Given given;
   given.timeout = 20;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   a.rig.take_all();
   a.rig.advance(period(20));
@@ -163,7 +156,7 @@ TEST(Retry, q022_retransmissions_back_off) {
 TEST(Retry, q022_progress_gives_all_retries_back) {
   Given given;
   given.retry_count = 2;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1, 4 * kMtu);
   for (std::uint32_t n = 0; n < 3; ++n) {
     a.rig.advance(period(14) * 5 / 2);  // two periods gone
@@ -179,7 +172,7 @@ TEST(Retry, q022_progress_gives_all_retries_back) {
 TEST(Retry, q022_naks_without_progress_do_not_save_from_giving_up) {
   Given given;
   given.retry_count = 1;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   for (int i = 0; i < 40 && a.rig.state() == QueuePairState::Rts; ++i) {
     a.rig.advance(period(14) / 4);
@@ -192,7 +185,7 @@ TEST(Retry, q022_naks_without_progress_do_not_save_from_giving_up) {
 TEST(Retry, q023_when_retries_are_spent_the_oldest_fails_and_the_rest_is_flushed) {
   Given given;
   given.retry_count = 1;
-  Asking a(given);
+  RetryingRig a(given);
   for (std::uint64_t id = 1; id <= 4; ++id) a.write(id);
   a.rig.post_receive(11);
   a.rig.post_receive(12);
@@ -216,7 +209,7 @@ TEST(Retry, q024_timeout_of_zero_never_expires) {
   Given given;
   given.timeout = 0;
   given.retry_count = 0;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   a.rig.take_all();
   EXPECT_TRUE(a.rig.nic.next_deadline().is_never());
@@ -231,7 +224,7 @@ TEST(Retry, q024_timeout_of_zero_never_expires) {
 
 TEST(Retry, q025_rnr_nak_is_waited_for_and_then_everything_from_it_on_is_sent_again) {
   for (unsigned code = 0; code < 32; ++code) {
-    Asking a;
+    RetryingRig a;
     for (std::uint64_t id = 1; id <= 5; ++id) a.send(id);
     a.rig.take_all();
     a.rig.deliver(a.rig.rnr_nak(static_cast<std::uint8_t>(code), a.rig.our(2)));
@@ -250,7 +243,7 @@ TEST(Retry, q025_rnr_nak_is_waited_for_and_then_everything_from_it_on_is_sent_ag
 }
 
 TEST(Retry, q025_nothing_new_is_sent_while_waiting_and_nothing_is_forgotten) {
-  Asking a;
+  RetryingRig a;
   a.send(1);
   a.rig.take_all();
   a.rig.deliver(a.rig.rnr_nak(20, a.rig.our(0)));  // 10.24 ms
@@ -267,7 +260,7 @@ TEST(Retry, q025_nothing_new_is_sent_while_waiting_and_nothing_is_forgotten) {
 }
 
 TEST(Retry, q025_acknowledgement_while_waiting_counts) {
-  Asking a;
+  RetryingRig a;
   for (std::uint64_t id = 1; id <= 3; ++id) a.send(id);
   a.rig.take_all();
   a.rig.deliver(a.rig.rnr_nak(20, a.rig.our(1)));
@@ -285,7 +278,7 @@ TEST(Retry, q026_rnr_retries_are_counted) {
   for (unsigned limit = 0; limit < 7; ++limit) {
     Given given;
     given.rnr_retry = static_cast<std::uint8_t>(limit);
-    Asking a(given);
+    RetryingRig a(given);
     a.send(1);
     a.send(2);
     a.rig.take_all();
@@ -305,7 +298,7 @@ TEST(Retry, q026_rnr_retries_are_counted) {
 TEST(Retry, q026_seven_rnr_retries_are_without_end) {
   Given given;
   given.rnr_retry = 7;
-  Asking a(given);
+  RetryingRig a(given);
   a.send(1);
   for (int n = 0; n < 500; ++n) {
     a.rig.deliver(a.rig.rnr_nak(1, a.rig.our(0)));
@@ -320,7 +313,7 @@ TEST(Retry, q026_seven_rnr_retries_are_without_end) {
 TEST(Retry, q026_progress_gives_rnr_retries_back) {
   Given given;
   given.rnr_retry = 2;
-  Asking a(given);
+  RetryingRig a(given);
   for (std::uint64_t id = 1; id <= 4; ++id) a.send(id);
   a.rig.take_all();
   for (std::uint32_t n = 0; n < 4; ++n) {
@@ -339,7 +332,7 @@ TEST(Retry, q027_waiting_for_receives_costs_no_transport_retry) {
   given.retry_count = 0;
   given.timeout = 8;  // about a millisecond
   given.rnr_retry = 7;
-  Asking a(given);
+  RetryingRig a(given);
   a.send(1);
   for (int n = 0; n < 50; ++n) {
     a.rig.deliver(a.rig.rnr_nak(20, a.rig.our(0)));  // ten times the timeout
@@ -354,7 +347,7 @@ TEST(Retry, q027_waiting_for_receives_costs_no_transport_retry) {
 TEST(Retry, q027_timeouts_cost_no_rnr_retry) {
   Given given;
   given.rnr_retry = 1;
-  Asking a(given);
+  RetryingRig a(given);
   a.send(1);
   a.rig.advance(period(14) * 7 / 2);
   EXPECT_EQ(a.rig.nic.counters().local_ack_timeout_err, 3u);
@@ -370,7 +363,7 @@ TEST(Retry, q027_timeouts_cost_no_rnr_retry) {
 TEST(Retry, q028_progress_restarts_the_timer) {
   Given given;
   given.retry_count = 0;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1, 8 * kMtu);
   for (std::uint32_t n = 0; n < 7; ++n) {
     a.rig.advance(period(14) * 9 / 10);
@@ -383,7 +376,7 @@ TEST(Retry, q028_progress_restarts_the_timer) {
 TEST(Retry, q028_duplicate_answers_do_not_restart_the_timer) {
   Given given;
   given.retry_count = 0;
-  Asking a(given);
+  RetryingRig a(given);
   a.write(1);
   a.write(2);
   a.rig.deliver(a.rig.ack(a.rig.our(0), 1));
@@ -398,7 +391,7 @@ TEST(Retry, q028_duplicate_answers_do_not_restart_the_timer) {
 }
 
 TEST(Retry, q028_idle_queue_pair_has_no_timer) {
-  Asking a;
+  RetryingRig a;
   EXPECT_TRUE(a.rig.nic.next_deadline().is_never());
   a.write(1);
   EXPECT_FALSE(a.rig.nic.next_deadline().is_never());

@@ -9,8 +9,6 @@
 
 namespace verbena::conformance {
 
-namespace {
-
 using namespace verbena::local;
 
 // Of the same process: what the peer named can be read as it stands.
@@ -33,8 +31,6 @@ class OwnMemory final : public PeerMemory {
   bool is_granted() const override { return true; }
   void refuse() override {}  // nobody pulls while another has its turn
 };
-
-}  // namespace
 
 // What one side asked of the other.
 struct Wishes final : RegionSource {

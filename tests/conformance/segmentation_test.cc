@@ -9,11 +9,10 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
 constexpr SendOpcode kWithPayload[] = {SendOpcode::Send, SendOpcode::SendWithImmediate, SendOpcode::RdmaWrite,
                                        SendOpcode::RdmaWriteWithImmediate};
-constexpr std::uint64_t kRemote = 0x123456789abc0000;
-constexpr RKey kRkey{0xfeedf00d};
+constexpr std::uint64_t kHighRemote = 0x123456789abc0000;
+constexpr RKey kHighRkey{0xfeedf00d};
 
 bool is_write(SendOpcode op) {
   return op == SendOpcode::RdmaWrite || op == SendOpcode::RdmaWriteWithImmediate;
@@ -37,7 +36,7 @@ Opcode expected_opcode(SendOpcode op, bool first, bool last) {
 // Posts one message and gives back its packets.
 std::vector<Sent> packets_of(Rig& rig, SendOpcode op, std::vector<ScatterGather> local,
                              SendFlags flags = SendFlags::Signaled) {
-  rig.post(1, op, std::move(local), kRemote, kRkey, flags);
+  rig.post(1, op, std::move(local), kHighRemote, kHighRkey, flags);
   return rig.take_all();
 }
 
@@ -106,15 +105,15 @@ TEST(Requester, q001_read_asks_in_pieces_whose_numbers_are_those_of_the_answers)
   given.transport.read_chunk_bytes = 1024;
   Rig rig(given);
   Memory& memory = rig.memory(8192);
-  rig.post(1, SendOpcode::RdmaRead, {memory.sge(0, 2500)}, kRemote, kRkey);
-  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 4)}, kRemote, kRkey);
+  rig.post(1, SendOpcode::RdmaRead, {memory.sge(0, 2500)}, kHighRemote, kHighRkey);
+  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 4)}, kHighRemote, kHighRkey);
   const std::vector<Sent> packets = rig.take_all();
   ASSERT_EQ(packets.size(), 4u);
   const std::uint32_t lengths[] = {1024, 1024, 452};
   for (std::uint32_t n = 0; n < 3; ++n) {
     EXPECT_EQ(packets[n].opcode(), Opcode::RcReadRequest);
     EXPECT_EQ(packets[n].psn(), rig.our(4 * n));
-    EXPECT_EQ(packets[n].packet.reth, (wire::Reth{kRemote + 1024 * n, kRkey, lengths[n]}));
+    EXPECT_EQ(packets[n].packet.reth, (wire::Reth{kHighRemote + 1024 * n, kHighRkey, lengths[n]}));
     EXPECT_TRUE(packets[n].packet.payload.empty());
   }
   EXPECT_EQ(packets[3].psn(), rig.our(10)) << "2500 bytes are answered by ten packets";
@@ -127,10 +126,10 @@ TEST(Requester, q001_no_read_asks_for_more_packets_than_fit_if_nobody_takes_them
     Given given;
     given.path_mtu = mtu;
     Rig rig(given);
-    rig.post(1, SendOpcode::RdmaRead, {rig.memory(1 << 20).sge(0, 1 << 20)}, kRemote, kRkey);
+    rig.post(1, SendOpcode::RdmaRead, {rig.memory(1 << 20).sge(0, 1 << 20)}, kHighRemote, kHighRkey);
     const std::vector<Sent> packets = rig.take_all();
     ASSERT_EQ(packets.size(), 1u) << mtu;
-    EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kRemote, kRkey, bytes})) << mtu;
+    EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kHighRemote, kHighRkey, bytes})) << mtu;
   }
 }
 
@@ -140,18 +139,18 @@ TEST(Requester, q001_atomics_take_one_packet_with_their_operands) {
   const ScatterGather sge = memory.sge(0, 8);
   SendRequest request;
   request.local = {&sge, 1};
-  request.remote_address = kRemote;
-  request.rkey = kRkey;
+  request.remote_address = kHighRemote;
+  request.rkey = kHighRkey;
   request.opcode = SendOpcode::CompareAndSwap;
   request.compare = 0x1111;
   request.swap_or_add = 0x2222;
   rig.post(request);
   Sent sent = rig.expect(Opcode::RcCompareSwap, rig.our(0));
-  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kRemote, kRkey, 0x2222, 0x1111}));
+  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kHighRemote, kHighRkey, 0x2222, 0x1111}));
   request.opcode = SendOpcode::FetchAndAdd;
   rig.post(request);
   sent = rig.expect(Opcode::RcFetchAdd, rig.our(1));
-  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kRemote, kRkey, 0x2222, 0})) << "nothing to compare";
+  EXPECT_EQ(sent.packet.atomic, (wire::AtomicEth{kHighRemote, kHighRkey, 0x2222, 0})) << "nothing to compare";
 }
 
 TEST(Requester, q001_numbers_cross_the_wrap) {
@@ -174,10 +173,10 @@ TEST(Requester, q002_address_key_and_length_stand_in_the_first_packet_alone) {
   Memory& memory = rig.memory(2048);
   const std::vector<Sent> packets = packets_of(rig, SendOpcode::RdmaWrite, {memory.sge(0, 1000)});
   ASSERT_EQ(packets.size(), 4u);
-  EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kRemote, kRkey, 1000}));
+  EXPECT_EQ(packets[0].packet.reth, (wire::Reth{kHighRemote, kHighRkey, 1000}));
   for (std::size_t n = 1; n < 4; ++n) EXPECT_FALSE(packets[n].packet.info().has(wire::kReth));
-  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 10)}, kRemote + 5, kRkey);
-  EXPECT_EQ(rig.expect(Opcode::RcWriteOnly, rig.our(4)).packet.reth, (wire::Reth{kRemote + 5, kRkey, 10}));
+  rig.post(2, SendOpcode::RdmaWrite, {memory.sge(0, 10)}, kHighRemote + 5, kHighRkey);
+  EXPECT_EQ(rig.expect(Opcode::RcWriteOnly, rig.our(4)).packet.reth, (wire::Reth{kHighRemote + 5, kHighRkey, 10}));
 }
 
 TEST(Requester, q002_packets_sent_again_are_the_same_packets) {
@@ -217,7 +216,7 @@ TEST(Requester, q003_ack_is_asked_for_by_each_message) {
   Rig rig;
   Memory& memory = rig.memory(64);
   for (const SendOpcode op : kWithPayload) {
-    rig.post(1, op, {memory.sge(0, 8)}, kRemote, kRkey);
+    rig.post(1, op, {memory.sge(0, 8)}, kHighRemote, kHighRkey);
     EXPECT_TRUE(rig.take().packet.bth.ack_request);
   }
 }
@@ -248,12 +247,13 @@ TEST(Requester, short_messages_are_held_back_by_their_number_and_long_ones_by_th
   given.transport.max_window_bytes = 4 * kMtu;
   Rig rig(given);
   Memory& memory = rig.memory(kMtu);
-  for (std::uint64_t id = 0; id < 30; ++id) rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kRemote, kRkey);
+  for (std::uint64_t id = 0; id < 30; ++id)
+    rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kHighRemote, kHighRkey);
   EXPECT_EQ(rig.take_all().size(), 20u);
   Rig other(given);
   Memory& long_one = other.memory(kMtu);
   for (std::uint64_t id = 0; id < 30; ++id)
-    other.post(id, SendOpcode::RdmaWrite, {long_one.sge(0, kMtu)}, kRemote, kRkey);
+    other.post(id, SendOpcode::RdmaWrite, {long_one.sge(0, kMtu)}, kHighRemote, kHighRkey);
   EXPECT_EQ(other.take_all().size(), 4u);
 }
 
@@ -278,8 +278,8 @@ void post_list(Rig& rig, Memory& memory, std::size_t messages, std::uint32_t len
   request.opcode = SendOpcode::RdmaWrite;
   request.flags = SendFlags::None;
   request.local = {&segment, 1};
-  request.remote_address = kRemote;
-  request.rkey = kRkey;
+  request.remote_address = kHighRemote;
+  request.rkey = kHighRkey;
   const std::vector<SendRequest> list(messages - 1, request);
   EXPECT_TRUE(rig.queues().post_send(list));
   rig.post(request);
@@ -300,7 +300,8 @@ TEST(Requester, trains_that_arrive_whole_may_hold_more_short_messages_than_a_rec
 TEST(Requester, messages_in_trains_of_their_own_are_held_back_by_their_number) {
   Rig rig(on_loopback());
   Memory& memory = rig.memory(kMtu);
-  for (std::uint64_t id = 0; id < 1000; ++id) rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kRemote, kRkey);
+  for (std::uint64_t id = 0; id < 1000; ++id)
+    rig.post(id, SendOpcode::RdmaWrite, {memory.sge(0, 8)}, kHighRemote, kHighRkey);
   EXPECT_EQ(rig.take_all().size(), rig.given().transport.max_window_packets);
 }
 
@@ -315,7 +316,7 @@ TEST(Requester, a_train_of_a_long_message_begins_when_there_is_room_for_all_of_i
   Given given = with_deep_queue();
   given.path_mtu = 1024;
   Rig rig(given);
-  rig.post(1, SendOpcode::RdmaWrite, {rig.memory(1 << 20).sge(0, 1 << 20)}, kRemote, kRkey);
+  rig.post(1, SendOpcode::RdmaWrite, {rig.memory(1 << 20).sge(0, 1 << 20)}, kHighRemote, kHighRkey);
   std::vector<Sent> sent = rig.take_all();
   ASSERT_EQ(sent.size(), 2 + 3 * kFull) << "the first packet rides with one";
   rig.deliver(rig.ack(sent[kFull - 10].psn(), 0));
@@ -376,7 +377,7 @@ TEST(Requester, q004_read_and_atomics_ask_for_no_solicited_event) {
   Rig rig;
   Memory& memory = rig.memory(64);
   for (const SendOpcode op : {SendOpcode::RdmaRead, SendOpcode::CompareAndSwap, SendOpcode::FetchAndAdd}) {
-    rig.post(1, op, {memory.sge(0, 8)}, kRemote, kRkey, SendFlags::Signaled | SendFlags::Solicited);
+    rig.post(1, op, {memory.sge(0, 8)}, kHighRemote, kHighRkey, SendFlags::Signaled | SendFlags::Solicited);
     EXPECT_FALSE(rig.take().packet.bth.solicited);
   }
 }

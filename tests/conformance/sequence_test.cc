@@ -5,14 +5,12 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
 // A queue pair in a running state with memory, for requests of every kind.
-struct Served {
+struct ServedInOrder {
   Rig rig;
   Memory& memory;
 
-  explicit Served(const Given& given = {}) : rig(given), memory(rig.memory(8192)) {
+  explicit ServedInOrder(const Given& given = {}) : rig(given), memory(rig.memory(8192)) {
     memory.put(4096, pattern(4096, 9));
   }
   wire::Reth reth(std::uint64_t at, std::uint32_t length) const {
@@ -25,7 +23,7 @@ struct Served {
 };
 
 TEST(Responder, r020_expected_number_advances_by_what_the_request_takes) {
-  Served s;
+  ServedInOrder s;
   s.write_only(0, 0, 1);
   s.rig.expect_ack(s.rig.their(0), 1);
   s.rig.deliver(s.rig.read(s.rig.their(1), s.reth(4096, 3 * kMtu + 1)));  // takes 4
@@ -41,7 +39,7 @@ TEST(Responder, r020_expected_number_advances_by_what_the_request_takes) {
 }
 
 TEST(Responder, r021_first_out_of_sequence_packet_draws_exactly_one_nak) {
-  Served s;
+  ServedInOrder s;
   s.write_only(2, 0, 1);
   s.rig.expect_nak(NakCode::SequenceError, s.rig.their(0));
   for (std::uint32_t n = 1; n < 20; ++n) {
@@ -55,7 +53,7 @@ TEST(Responder, r021_first_out_of_sequence_packet_draws_exactly_one_nak) {
 }
 
 TEST(Responder, r022_nak_may_be_sent_again_once_the_expected_packet_came) {
-  Served s;
+  ServedInOrder s;
   s.write_only(1, 0, 1);
   s.rig.expect_nak(NakCode::SequenceError, s.rig.their(0));
   s.write_only(0, 0, 1);
@@ -65,7 +63,7 @@ TEST(Responder, r022_nak_may_be_sent_again_once_the_expected_packet_came) {
 }
 
 TEST(Responder, r022_duplicate_does_not_reopen_the_nak) {
-  Served s;
+  ServedInOrder s;
   s.write_only(0, 0, 1);
   s.rig.expect_ack(s.rig.their(0), 1);
   s.write_only(2, 0, 1);
@@ -83,16 +81,16 @@ Given at_wrap(std::uint32_t before) {
 }
 
 TEST(Responder, r023_multi_packet_messages_cross_the_wrap) {
-  struct Kind {
+  struct Opcodes {
     Opcode first, middle, last;
   };
-  const Kind kinds[] = {{Opcode::RcSendFirst, Opcode::RcSendMiddle, Opcode::RcSendLast},
-                        {Opcode::RcSendFirst, Opcode::RcSendMiddle, Opcode::RcSendLastWithImmediate},
-                        {Opcode::RcWriteFirst, Opcode::RcWriteMiddle, Opcode::RcWriteLast},
-                        {Opcode::RcWriteFirst, Opcode::RcWriteMiddle, Opcode::RcWriteLastWithImmediate}};
-  for (const Kind& kind : kinds)
+  const Opcodes kinds[] = {{Opcode::RcSendFirst, Opcode::RcSendMiddle, Opcode::RcSendLast},
+                           {Opcode::RcSendFirst, Opcode::RcSendMiddle, Opcode::RcSendLastWithImmediate},
+                           {Opcode::RcWriteFirst, Opcode::RcWriteMiddle, Opcode::RcWriteLast},
+                           {Opcode::RcWriteFirst, Opcode::RcWriteMiddle, Opcode::RcWriteLastWithImmediate}};
+  for (const Opcodes& kind : kinds)
     for (std::uint32_t before = 0; before <= 3; ++before) {
-      Served s(at_wrap(before));
+      ServedInOrder s(at_wrap(before));
       s.rig.post_receive(1, {s.memory.sge(0, 4 * kMtu)});
       const Bytes all = pattern(2 * kMtu + 5, before);
       const wire::Reth reth = s.reth(0, static_cast<std::uint32_t>(all.size()));
@@ -109,7 +107,7 @@ TEST(Responder, r023_multi_packet_messages_cross_the_wrap) {
 TEST(Responder, r023_single_packet_requests_cross_the_wrap) {
   for (const Opcode opcode : {Opcode::RcSendOnly, Opcode::RcSendOnlyWithImmediate, Opcode::RcWriteOnly,
                               Opcode::RcWriteOnlyWithImmediate}) {
-    Served s(at_wrap(1));
+    ServedInOrder s(at_wrap(1));
     s.rig.post_receive(1, {s.memory.sge(0, 64)});
     s.rig.post_receive(2, {s.memory.sge(0, 64)});
     for (std::uint32_t n = 0; n < 2; ++n) {
@@ -123,7 +121,7 @@ TEST(Responder, r023_single_packet_requests_cross_the_wrap) {
 
 TEST(Responder, r023_read_and_atomics_cross_the_wrap) {
   for (std::uint32_t before = 0; before <= 3; ++before) {
-    Served s(at_wrap(before));
+    ServedInOrder s(at_wrap(before));
     s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 3 * kMtu)));
     s.rig.expect_read_response(Opcode::RcReadResponseFirst, s.rig.their(0), s.memory.bytes(4096, kMtu));
     s.rig.expect_read_response(Opcode::RcReadResponseMiddle, s.rig.their(1),
@@ -146,17 +144,17 @@ TEST(Responder, r023_read_and_atomics_cross_the_wrap) {
 TEST(Responder, r024_half_of_the_numbers_lies_ahead_and_half_behind) {
   constexpr std::uint32_t kHalf = 1u << 23;
   {
-    Served s;
+    ServedInOrder s;
     s.write_only(kHalf - 1, 0, 1);
     s.rig.expect_nak(NakCode::SequenceError, s.rig.their(0));
   }
   {
-    Served s;
+    ServedInOrder s;
     s.write_only(kHalf, 0, 1);  // the same as their(0) - 2^23: long ago
     s.rig.expect_ack(s.rig.their(0) - 1, 0);
   }
   {
-    Served s;
+    ServedInOrder s;
     s.write_only(Psn::kMask, 0, 1);  // their(0) - 1
     s.rig.expect_ack(s.rig.their(0) - 1, 0);
     EXPECT_TRUE(s.memory.bytes(0, 1)[0] == std::byte{0});
@@ -164,7 +162,7 @@ TEST(Responder, r024_half_of_the_numbers_lies_ahead_and_half_behind) {
 }
 
 TEST(Responder, r030_duplicate_send_is_acknowledged_and_not_delivered_again) {
-  Served s;
+  ServedInOrder s;
   s.rig.post_receive(1, {s.memory.sge(0, 64)});
   s.rig.post_receive(2, {s.memory.sge(64, 64)});
   const Bytes payload = pattern(20);
@@ -187,7 +185,7 @@ TEST(Responder, r030_duplicate_send_is_acknowledged_and_not_delivered_again) {
 // An acknowledgement that reaches a READ or atomic before its response does passes for the response at some peers.
 TEST(Responder, r030_r081_duplicate_is_not_acknowledged_past_a_read_or_atomic_behind_it) {
   for (const bool atomic : {false, true}) {
-    Served s;
+    ServedInOrder s;
     s.write_only(0, 0, 1);
     s.write_only(1, 0, 1);
     s.rig.expect_ack(s.rig.their(1), 2);
@@ -210,7 +208,7 @@ TEST(Responder, r030_r081_duplicate_is_not_acknowledged_past_a_read_or_atomic_be
 }
 
 TEST(Responder, r030_duplicate_does_not_take_back_what_is_owed) {
-  Served s;
+  ServedInOrder s;
   s.write_only(0, 0, 1);
   s.rig.expect_ack(s.rig.their(0), 1);
   s.rig.deliver(s.rig.read(s.rig.their(1), s.reth(4096, 10)));
@@ -223,7 +221,7 @@ TEST(Responder, r030_duplicate_does_not_take_back_what_is_owed) {
 
 TEST(Responder, r030_duplicate_write_changes_nothing) {
   for (const Opcode opcode : {Opcode::RcWriteOnly, Opcode::RcWriteOnlyWithImmediate}) {
-    Served s;
+    ServedInOrder s;
     s.rig.post_receive(1);
     s.rig.post_receive(2);
     const Bytes payload = pattern(16, 5);
@@ -240,7 +238,7 @@ TEST(Responder, r030_duplicate_write_changes_nothing) {
 }
 
 TEST(Responder, r030_duplicate_is_acknowledged_even_if_it_breaks_other_rules) {
-  Served s;
+  ServedInOrder s;
   s.write_only(0, 0, 1);
   s.rig.expect_ack(s.rig.their(0), 1);
   const Bytes payload = pattern(16);
@@ -252,7 +250,7 @@ TEST(Responder, r030_duplicate_is_acknowledged_even_if_it_breaks_other_rules) {
 }
 
 TEST(Responder, r031_duplicate_read_is_executed_anew_from_memory) {
-  Served s;
+  ServedInOrder s;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 100)));
   s.rig.expect_read_response(Opcode::RcReadResponseOnly, s.rig.their(0), s.memory.bytes(4096, 100));
   s.memory.put(4096, pattern(100, 44));
@@ -261,7 +259,7 @@ TEST(Responder, r031_duplicate_read_is_executed_anew_from_memory) {
 }
 
 TEST(Responder, r031_tail_of_a_read_may_be_asked_for_alone) {
-  Served s;
+  ServedInOrder s;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 3 * kMtu + 7)));
   EXPECT_EQ(s.rig.take_all().size(), 4u);
   s.rig.deliver(s.rig.read(s.rig.their(2), s.reth(4096 + 2 * kMtu, kMtu + 7)));
@@ -275,7 +273,7 @@ TEST(Responder, r031_tail_of_a_read_may_be_asked_for_alone) {
 }
 
 TEST(Responder, r031_duplicate_read_that_does_not_fit_the_original_is_dropped) {
-  Served s;
+  ServedInOrder s;
   const std::uint32_t length = 2 * kMtu + 7;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, length)));
   EXPECT_EQ(s.rig.take_all().size(), 3u);
@@ -298,7 +296,7 @@ TEST(Responder, r031_duplicate_read_that_does_not_fit_the_original_is_dropped) {
 }
 
 TEST(Responder, r032_repeated_read_starts_with_first_or_only) {
-  Served s;
+  ServedInOrder s;
   s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 4 * kMtu)));
   EXPECT_EQ(s.rig.take_all().size(), 4u);
   for (std::uint32_t from = 0; from < 4; ++from) {
@@ -314,7 +312,7 @@ TEST(Responder, r032_repeated_read_starts_with_first_or_only) {
 }
 
 TEST(Responder, r033_duplicate_atomic_gets_the_saved_result_and_leaves_memory_alone) {
-  Served s;
+  ServedInOrder s;
   const Packet add = s.rig.fetch_add(s.rig.their(0), s.memory.va(0), s.memory.rkey(), 5);
   const Packet swap = s.rig.compare_swap(s.rig.their(1), s.memory.va(8), s.memory.rkey(), 0, 7);
   s.memory.put_word(0, 100);
@@ -334,7 +332,7 @@ TEST(Responder, r033_duplicate_atomic_gets_the_saved_result_and_leaves_memory_al
 }
 
 TEST(Responder, r033_replayed_atomic_carries_the_message_count_of_its_time) {
-  Served s;
+  ServedInOrder s;
   const Packet add = s.rig.fetch_add(s.rig.their(0), s.memory.va(0), s.memory.rkey(), 5);
   s.rig.deliver(add);
   const std::uint32_t then = s.rig.expect_atomic_response(s.rig.their(0), 0).packet.aeth.msn;
@@ -345,7 +343,7 @@ TEST(Responder, r033_replayed_atomic_carries_the_message_count_of_its_time) {
 }
 
 TEST(Responder, r033_replay_does_not_swallow_an_acknowledgement_that_is_owed) {
-  Served s;
+  ServedInOrder s;
   const Packet add = s.rig.fetch_add(s.rig.their(0), s.memory.va(0), s.memory.rkey(), 5);
   const Packet read = s.rig.read(s.rig.their(1), s.reth(4096, 10));
   s.rig.deliver(add);
@@ -366,7 +364,7 @@ TEST(Responder, r033_replay_does_not_swallow_an_acknowledgement_that_is_owed) {
 TEST(Responder, r034_duplicate_atomic_that_is_no_longer_saved_is_dropped) {
   Given given;
   given.max_dest_rd_atomic = 1;
-  Served s(given);
+  ServedInOrder s(given);
   const Packet first = s.rig.fetch_add(s.rig.their(0), s.memory.va(0), s.memory.rkey(), 1);
   s.rig.deliver(first);
   s.rig.expect_atomic_response(s.rig.their(0), 0);
@@ -382,7 +380,7 @@ TEST(Responder, r035_as_many_results_are_saved_as_the_peer_may_have_outstanding)
   for (const unsigned depth : {1u, 2u, 4u, 16u}) {
     Given given;
     given.max_dest_rd_atomic = static_cast<std::uint8_t>(depth);
-    Served s(given);
+    ServedInOrder s(given);
     constexpr std::uint32_t kDone = 20;
     for (std::uint32_t n = 0; n < kDone; ++n) {
       s.rig.deliver(s.rig.fetch_add(s.rig.their(n), s.memory.va(0), s.memory.rkey(), 1));
@@ -400,7 +398,7 @@ TEST(Responder, r035_as_many_results_are_saved_as_the_peer_may_have_outstanding)
 }
 
 TEST(Responder, r036_duplicate_in_the_middle_of_a_message_does_not_disturb_it) {
-  Served s;
+  ServedInOrder s;
   s.rig.post_receive(1, {s.memory.sge(0, 4 * kMtu)});
   const Bytes all = pattern(3 * kMtu, 8);
   const Packet before = s.rig.write(Opcode::RcWriteOnly, s.rig.their(0), s.reth(2048, 16), cut(all, 0, 16));
@@ -427,7 +425,7 @@ TEST(Responder, r036_duplicate_in_the_middle_of_a_message_does_not_disturb_it) {
 }
 
 TEST(Responder, r037_duplicate_read_with_a_dead_key_is_an_access_error) {
-  Served s;
+  ServedInOrder s;
   Memory& doomed = s.rig.memory(256);
   const Packet read = s.rig.read(s.rig.their(0), {doomed.va(), doomed.rkey(), 100});
   s.rig.deliver(read);

@@ -9,8 +9,6 @@
 namespace verbena::conformance {
 namespace {
 
-constexpr std::uint32_t kMtu = 256;
-
 // A device with one shared receive queue and several queue pairs on it, each with a peer of its own.
 struct Shared {
   explicit Shared(std::uint32_t lines_wanted = 2, std::uint32_t capacity = 64) : device(given) {

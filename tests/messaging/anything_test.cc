@@ -23,12 +23,11 @@ using messaging::Control;
 using messaging::Offer;
 using messaging::Role;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
 constexpr std::uint64_t kCapacity = 4096;
 constexpr std::uint64_t kSeeds = kSanitized ? 4 : 24;
 constexpr std::uint32_t kLongest = 128, kDepth = 8, kHonest = 20;
 
-Options options_of(const Way& way) {
+Options options_for(const Way& way) {
   return {.kind = way.kind,
           .max_message_bytes = kLongest,
           .depth = kDepth,
@@ -346,7 +345,8 @@ class LyingSenderWorld {
  public:
   LyingSenderWorld(const Way& way, std::uint64_t seed)
       : world_(seed, {}), home_(world_.add_host()), good_(world_.add_host()), bad_(world_.add_host()), random_(seed),
-        liar_(bad_, way, Role::Sender, seed * 7919), receiver_(must(Receiver::create(home_.engine(), options_of(way)))),
+        liar_(bad_, way, Role::Sender, seed * 7919),
+        receiver_(must(Receiver::create(home_.engine(), options_for(way)))),
         listener_(must(Listener::create(home_.engine()))) {
     receiver_.on_peer_end([this](messaging::PeerId peer, const Result<void>& end) {
       EXPECT_TRUE(ends_.emplace(peer, end).second) << "ended twice";
@@ -354,7 +354,7 @@ class LyingSenderWorld {
     receiver_.on_message([this](Message message) { take(std::move(message)); });
     listener_.on_request([this] { must(receiver_.accept(*listener_.poll_request())); });
     const std::string address = listener_.address().to_string();
-    honest_.emplace(must(Sender::connect(good_.engine(), address, options_of(way))));
+    honest_.emplace(must(Sender::connect(good_.engine(), address, options_for(way))));
     Connection connection = liar_.prepare();
     must(connection.connect_to(address, liar_.offer().to_bytes()));
     const Offer theirs = must(Offer::from_bytes(connection.private_data()));
@@ -461,7 +461,7 @@ class LyingReceiverWorld {
       if (random_.chance(0.2)) liar_.lie_once();  // before its peer knows of it
       bad_.engine().spawn(liar_.lie(40));
     });
-    good_.engine().spawn(send(options_of(way)));
+    good_.engine().spawn(send(options_for(way)));
   }
   bool run() {
     return world_.run_until([this] { return is_over_; }, kPatience);

@@ -13,13 +13,10 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(20);
 constexpr Duration kQuiet = Duration::milliseconds(50);
 constexpr Duration kAWhile = Duration::milliseconds(500);
 constexpr std::uint32_t kMany = 1000;  // more than one run of an engine hands out
 constexpr std::uint32_t kVeryMany = 3000;
-
-std::string how_of(const Result<void>& how) { return how ? "well" : how.error().to_string(); }
 
 class Apart {
  public:
@@ -34,7 +31,7 @@ class Apart {
     listener.on_request([this] {
       while (auto request = listener.poll_request()) must(receiver->accept(std::move(*request)));
     });
-    receiver->on_peer_end([this](auto, const Result<void>& how) { end = how_of(how); });
+    receiver->on_peer_end([this](auto, const Result<void>& result) { end = how(result); });
     const auto connect = [&]() -> Task<void> {
       sender.emplace(must(co_await Sender::async_connect(here, listener.address().to_string(), its_options)));
     };
@@ -294,7 +291,7 @@ TEST_P(ManyArrived, words_of_a_receiver_that_has_everything_end_the_sender_well)
   for (std::uint32_t sent = 0; sent < kMany; ++sent)
     ASSERT_TRUE(ends.sender->try_send(text_of_message(0, sent, 32))) << sent;
   std::string closed;
-  const auto close = [&]() -> Task<void> { closed = how_of(co_await ends.sender->async_close(kPatience)); };
+  const auto close = [&]() -> Task<void> { closed = how(co_await ends.sender->async_close(kPatience)); };
   ends.here.spawn(close());
   ends.here.run_once();
   std::uint32_t got = 0;

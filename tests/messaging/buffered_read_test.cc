@@ -17,10 +17,11 @@ using messaging::Offer;
 using messaging::ReadRing;
 using messaging::Role;
 
-constexpr Duration kPatience = Duration::seconds(20);
-constexpr std::uint64_t kCapacity = 16384;
+constexpr std::uint64_t kReadRingBytes = 16384;
 
-Options small() { return {.max_message_bytes = 600, .depth = 4, .ring_bytes = kCapacity, .max_senders = 2}; }
+Options options_for_two() {
+  return {.max_message_bytes = 600, .depth = 4, .ring_bytes = kReadRingBytes, .max_senders = 2};
+}
 
 class BufferedRead : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, BufferedRead, ::testing::ValuesIn([] {
@@ -32,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Messaging, BufferedRead, ::testing::ValuesIn([] {
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(BufferedRead, a_sender_posts_nothing_for_a_message_and_many_are_read_at_once) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Sender sender = ends.connect();
   const std::uint64_t posts = sender.counters().posts;
   std::uint32_t sent = 0, got = 0;
@@ -47,11 +48,11 @@ TEST_P(BufferedRead, a_sender_posts_nothing_for_a_message_and_many_are_read_at_o
   ASSERT_TRUE(ends.engine.run_until(both, kPatience)) << got << " of " << sent;
   EXPECT_EQ(sender.counters().posts, posts);
   EXPECT_EQ(sender.counters().credit_messages, 0u);
-  EXPECT_LE(ends.receiver->counters().credit_messages, 1000 * 400 / (kCapacity / 8));
+  EXPECT_LE(ends.receiver->counters().credit_messages, 1000 * 400 / (kReadRingBytes / 8));
 }
 
 TEST_P(BufferedRead, messages_are_given_back_in_any_order_and_stay_whole_until_then) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Sender sender = ends.connect();
   std::vector<std::pair<std::uint32_t, Message>> held;
   std::uint32_t sent = 0, got = 0;
@@ -71,7 +72,7 @@ TEST_P(BufferedRead, messages_are_given_back_in_any_order_and_stay_whole_until_t
 }
 
 TEST_P(BufferedRead, lent_memory_is_free_at_once) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Sender sender = ends.connect();
   MemoryRegion memory = must(ends.client.allocate_memory(600));
   fill(memory, 5);
@@ -84,7 +85,7 @@ TEST_P(BufferedRead, lent_memory_is_free_at_once) {
 }
 
 TEST_P(BufferedRead, lent_memory_that_was_unmapped_ends_the_connection) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Sender sender = ends.connect();
   constexpr std::size_t kPage = 4096;
   void* const page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -97,7 +98,7 @@ TEST_P(BufferedRead, lent_memory_that_was_unmapped_ends_the_connection) {
 }
 
 TEST_P(BufferedRead, what_waits_for_room_with_memory_that_may_not_be_read_is_told_so) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Sender sender = ends.connect();
   std::vector<Message> held;
   fill_up(ends, sender, held, 600);
@@ -112,20 +113,20 @@ TEST_P(BufferedRead, what_waits_for_room_with_memory_that_may_not_be_read_is_tol
 }
 
 TEST_P(BufferedRead, a_ring_that_the_receiver_does_not_take_is_refused_to_both) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Options here = ends.options;
-  here.ring_bytes = 2 * kCapacity;
+  here.ring_bytes = 2 * kReadRingBytes;
   expect_error(ends.try_connect(here), ErrorCode::Rejected, "a ring of 32768 bytes, and at most 16384 are taken");
   ASSERT_EQ(ends.refused.size(), 1u);
   EXPECT_THAT(ends.refused[0], ::testing::HasSubstr("the sender has a ring of 32768 bytes"));
-  here.ring_bytes = kCapacity / 2;
+  here.ring_bytes = kReadRingBytes / 2;
   Sender sender = must(ends.try_connect(here));
   must(sender.send(text_of_message(0, 1, 600)));
   EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 600));
 }
 
 TEST_P(BufferedRead, the_ring_is_mapped_as_its_sender_chose) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   Options here = ends.options;
   const bool doubled = here.kind.ring == messaging::RingMemory::DoubleMapped;
   here.kind.ring = doubled ? messaging::RingMemory::Plain : messaging::RingMemory::DoubleMapped;
@@ -139,7 +140,7 @@ TEST_P(BufferedRead, the_ring_is_mapped_as_its_sender_chose) {
 
 // ---- Those that lie.
 
-Offer offer_of(Role role, const Options& options, const RemoteMemory& memory, std::uint64_t capacity) {
+Offer offer_of_ring(Role role, const Options& options, const RemoteMemory& memory, std::uint64_t capacity) {
   Offer offer;
   offer.role = role;
   offer.kind = options.kind;
@@ -150,14 +151,14 @@ Offer offer_of(Role role, const Options& options, const RemoteMemory& memory, st
   return offer;
 }
 
-// What a ring of kCapacity takes of the address space.
+// What a ring of kReadRingBytes takes of the address space.
 std::uint64_t ring_bytes(const Way& way) {
-  return kCapacity * (way.kind.ring == messaging::RingMemory::DoubleMapped ? 2 : 1);
+  return kReadRingBytes * (way.kind.ring == messaging::RingMemory::DoubleMapped ? 2 : 1);
 }
 
 // A sender of our own making with that tail and that first word, beside an honest one; how it ended.
 std::string end_of_a_ring(const Way& way, std::uint64_t tail, std::uint64_t word) {
-  Ends ends(way, small());
+  Ends ends(way, options_for_two());
   std::string how_it_ended;
   ends.receiver->on_peer_end([&](messaging::PeerId peer, const Result<void>& how) {
     if (peer == 1) how_it_ended = how ? "well" : how.error().to_string();
@@ -169,7 +170,7 @@ std::string end_of_a_ring(const Way& way, std::uint64_t tail, std::uint64_t word
   std::memcpy(memory.data(), &word, 8);
   std::memcpy(memory.data() + lines + ReadRing::kTail, &tail, 8);
   Connection liar = must(Connection::prepare(ends.engine));
-  const auto bytes = offer_of(Role::Sender, ends.options, memory.remote(), kCapacity).to_bytes();
+  const auto bytes = offer_of_ring(Role::Sender, ends.options, memory.remote(), kReadRingBytes).to_bytes();
   must(liar.connect_to(ends.listener->address().to_string(), bytes));
   const auto is_told = [&] { return ends.receiver->try_receive() || !how_it_ended.empty(); };
   EXPECT_TRUE(ends.engine.run_until(is_told, kPatience));
@@ -187,14 +188,14 @@ TEST_P(BufferedRead, tails_and_lengths_that_lie_end_their_sender_alone) {
     const char* what;
   };
   const Lie lies[] = {
-      {kCapacity + 64, 0, "tail goes back, over what was not released"},
+      {kReadRingBytes + 64, 0, "tail goes back, over what was not released"},
       {std::uint64_t{1} << 63, 0, "tail goes back, over what was not released"},
       {65, 0, "or between frames"},
       {64, 0, "a word that begins no message"},
       {64, ring::message_word(8) ^ std::uint64_t{1} << 40, "a word that begins no message"},
       {64, ring::message_word(57), "a length that the ring does not hold"},
-      {kCapacity, ring::message_word(0xffffffff), "a length that the ring does not hold"},
-      {kCapacity, ring::skip_word(), "skips where nothing is to be skipped"},
+      {kReadRingBytes, ring::message_word(0xffffffff), "a length that the ring does not hold"},
+      {kReadRingBytes, ring::skip_word(), "skips where nothing is to be skipped"},
   };
   for (const Lie& lie : lies)
     EXPECT_THAT(end_of_a_ring(GetParam(), lie.tail, lie.word),
@@ -202,22 +203,22 @@ TEST_P(BufferedRead, tails_and_lengths_that_lie_end_their_sender_alone) {
 }
 
 TEST_P(BufferedRead, rings_that_are_none_are_refused) {
-  Ends ends(GetParam(), small());
+  Ends ends(GetParam(), options_for_two());
   const RemoteMemory enough{.address = 4096, .length = 1 << 20, .rkey = RKey{7}};
   RemoteMemory little = enough;
-  little.length = kCapacity + ReadRing::kLines - 1;
+  little.length = kReadRingBytes + ReadRing::kLines - 1;
   const bool doubled = GetParam().kind.ring == messaging::RingMemory::DoubleMapped;
   const std::tuple<RemoteMemory, std::uint64_t, const char*> lies[] = {
       {enough, 0, "a ring of 0 bytes"},
       {enough, 5000, "a ring of 5000 bytes"},
       {enough, std::uint64_t{1} << 63, "a ring of 9223372036854775808 bytes"},
       {enough, 1024, doubled ? "not whole pages" : "does not hold its longest message"},
-      {little, kCapacity, "in memory of 16511"},
+      {little, kReadRingBytes, "in memory of 16511"},
   };
   for (const auto& [memory, capacity, what] : lies) {
     ends.refused.clear();
     Connection liar = must(Connection::prepare(ends.engine));
-    const auto bytes = offer_of(Role::Sender, ends.options, memory, capacity).to_bytes();
+    const auto bytes = offer_of_ring(Role::Sender, ends.options, memory, capacity).to_bytes();
     static_cast<void>(liar.connect_to(ends.listener->address().to_string(), bytes));
     EXPECT_TRUE(ends.engine.run_until([&] { return !ends.refused.empty(); }, kPatience));
     EXPECT_THAT(ends.refused.at(0), ::testing::ContainsRegex("ProtocolError|InvalidArgument"));
@@ -227,11 +228,11 @@ TEST_P(BufferedRead, rings_that_are_none_are_refused) {
 
 TEST_P(BufferedRead, a_receiver_whose_head_lies_is_left) {
   for (const std::uint64_t head : {std::uint64_t{1} << 20, std::uint64_t{63}, std::uint64_t{0} - 64}) {
-    Ends ends(GetParam(), small());
+    Ends ends(GetParam(), options_for_two());
     Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
     std::optional<Connection> liar;
     Offer theirs;
-    const auto bytes = offer_of(Role::Receiver, ends.options, {}, kCapacity).to_bytes();
+    const auto bytes = offer_of_ring(Role::Receiver, ends.options, {}, kReadRingBytes).to_bytes();
     listener.on_request([&] {
       ConnectionRequest request = std::move(*listener.poll_request());
       theirs = must(Offer::from_bytes(request.private_data()));

@@ -11,11 +11,6 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
-constexpr std::size_t kBytes = 250;
-
-Options small() { return {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096}; }
-
 class Closing : public ::testing::TestWithParam<Way> {
  protected:
   static bool is(Protocol protocol) { return GetParam().kind.protocol == protocol; }
@@ -28,9 +23,9 @@ INSTANTIATE_TEST_SUITE_P(Messaging, Closing, ::testing::ValuesIn(ways_in_virtual
 TEST_P(Closing, whose_receiver_stands_still_ends_in_time_and_the_sender_is_closed_all_the_same) {
   constexpr Duration kTimeout = Duration::milliseconds(50);
   constexpr std::uint32_t kMessages = 3;
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   pair.there.pause();
-  for (std::uint32_t n = 0; n < kMessages; ++n) ASSERT_TRUE(pair.sender->try_send(text_of_message(0, n, kBytes)));
+  for (std::uint32_t n = 0; n < kMessages; ++n) ASSERT_TRUE(pair.sender->try_send(text_of_message(0, n, kSmallBytes)));
   const Instant begin = pair.now();
   expect_error(pair.sender->close(kTimeout), ErrorCode::TimedOut, "has not said in time that it has everything");
   EXPECT_EQ(pair.now() - begin, kTimeout);
@@ -43,7 +38,7 @@ TEST_P(Closing, whose_receiver_stands_still_ends_in_time_and_the_sender_is_close
   expect_error(pair.sender->close(kPatience), ErrorCode::TimedOut);
   EXPECT_EQ(pair.now() - begin, kTimeout);
   // Though the sender is still there.
-  pair.take_all(kBytes);
+  pair.take_all(kSmallBytes);
   pair.there.resume();
   EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
   EXPECT_LE(pair.got, is(Protocol::DirectRead) || is(Protocol::BufferedRead) ? 0u : kMessages);
@@ -51,8 +46,8 @@ TEST_P(Closing, whose_receiver_stands_still_ends_in_time_and_the_sender_is_close
 }
 
 TEST_P(Closing, needs_no_program_that_takes_what_came_but_what_is_fetched_one_by_one) {
-  VirtualPair pair(GetParam(), small());
-  const std::uint32_t sent = pair.fill(kBytes);
+  VirtualPair pair(GetParam(), small_options());
+  const std::uint32_t sent = pair.fill(kSmallBytes);
   const auto closed = pair.sender->close(Duration::seconds(1));
   EXPECT_EQ(pair.told, "");
   std::uint32_t arrives = sent;
@@ -64,16 +59,16 @@ TEST_P(Closing, needs_no_program_that_takes_what_came_but_what_is_fetched_one_by
     must(closed);
     EXPECT_EQ(pair.sender->freed(), sent);
   }
-  pair.take_all(kBytes);
+  pair.take_all(kSmallBytes);
   EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
   EXPECT_EQ(pair.got, arrives);
   EXPECT_THAT(pair.told, HasSubstr(arrives == sent ? "well" : "left without closing"));
 }
 
 TEST_P(Closing, waits_for_a_program_that_takes_what_came_in_time) {
-  VirtualPair pair(GetParam(), small());
-  const std::uint32_t sent = pair.fill(kBytes);
-  pair.world.after(Duration::milliseconds(500), [&] { pair.take_all(kBytes); });
+  VirtualPair pair(GetParam(), small_options());
+  const std::uint32_t sent = pair.fill(kSmallBytes);
+  pair.world.after(Duration::milliseconds(500), [&] { pair.take_all(kSmallBytes); });
   must(pair.sender->close(Duration::seconds(1)));
   EXPECT_EQ(pair.sender->freed(), sent);
   EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
@@ -85,8 +80,8 @@ TEST_P(Closing, waits_for_a_program_that_takes_what_came_in_time) {
 // ---- More than once.
 
 TEST_P(Closing, that_is_given_up_can_be_begun_again) {
-  VirtualPair pair(GetParam(), small());
-  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kBytes)));
+  VirtualPair pair(GetParam(), small_options());
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kSmallBytes)));
   pair.there.pause();
   bool given_up = false;
   const auto give_up = [&]() -> Task<void> {
@@ -97,7 +92,7 @@ TEST_P(Closing, that_is_given_up_can_be_begun_again) {
   pair.here.engine().spawn(give_up());
   EXPECT_TRUE(pair.run_until([&] { return given_up; }));
   pair.there.resume();
-  pair.take_all(kBytes);
+  pair.take_all(kSmallBytes);
   must(pair.sender->close(kPatience));
   EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
   EXPECT_EQ(pair.told, "well");
@@ -105,17 +100,17 @@ TEST_P(Closing, that_is_given_up_can_be_begun_again) {
 }
 
 TEST_P(Closing, whose_callback_throws_can_be_begun_again) {
-  VirtualPair pair(GetParam(), small());
-  pair.take_all(kBytes);
+  VirtualPair pair(GetParam(), small_options());
+  pair.take_all(kSmallBytes);
   pair.sender->on_room([&] { throw std::runtime_error("not today"); });
   EXPECT_THROW(static_cast<void>(pair.sender->close(kPatience)), std::runtime_error);
   must(pair.sender->close(kPatience));
 }
 
 TEST_P(Closing, may_be_waited_for_by_several) {
-  VirtualPair pair(GetParam(), small());
-  pair.take_all(kBytes);
-  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kBytes)));
+  VirtualPair pair(GetParam(), small_options());
+  pair.take_all(kSmallBytes);
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 0, kSmallBytes)));
   int closed = 0;
   const auto close = [&]() -> Task<void> {
     must(co_await pair.sender->async_close(kPatience));
@@ -128,7 +123,7 @@ TEST_P(Closing, may_be_waited_for_by_several) {
 }
 
 TEST_P(Closing, says_why_nothing_goes_from_its_beginning) {
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   pair.there.pause();
   std::string closed;
   const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
@@ -147,8 +142,8 @@ TEST_P(Closing, says_why_nothing_goes_from_its_beginning) {
 
 // One that has no room, with everybody in line who can be: by tasks.
 struct Waiting {
-  explicit Waiting(VirtualPair& its_pair) : pair(its_pair), own(must(pair.here.device().allocate_memory(kBytes))) {
-    sent = pair.fill(kBytes);
+  explicit Waiting(VirtualPair& its_pair) : pair(its_pair), own(must(pair.here.device().allocate_memory(kSmallBytes))) {
+    sent = pair.fill(kSmallBytes);
     auto& engine = pair.here.engine();
     engine.spawn(send());
     engine.spawn(lend());
@@ -156,13 +151,13 @@ struct Waiting {
     engine.spawn(wait_freed(sent + 1, of_unsent));
     pair.run_for(Duration::milliseconds(1));
     EXPECT_EQ(sending + lending + of_unsent, "");
-    pair.world.after(Duration::milliseconds(1), [this] { pair.take_all(kBytes); });
+    pair.world.after(Duration::milliseconds(1), [this] { pair.take_all(kSmallBytes); });
   }
   Task<void> send() {
-    const auto text = text_of_message(0, 0, kBytes);
+    const auto text = text_of_message(0, 0, kSmallBytes);
     sending = how(co_await pair.sender->async_send(text, kPatience));
   }
-  Task<void> lend() { lending = how(co_await pair.sender->async_lend(LentMemory::of(own, 0, kBytes), kPatience)); }
+  Task<void> lend() { lending = how(co_await pair.sender->async_lend(LentMemory::of(own, 0, kSmallBytes), kPatience)); }
   Task<void> wait_freed(messaging::MessageId id, std::string& outcome) {
     outcome = how(co_await pair.sender->async_freed(id, kPatience));
   }
@@ -174,7 +169,7 @@ struct Waiting {
 };
 
 TEST_P(Closing, cancels_tasks_that_wait_for_what_does_not_come_any_more) {
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   Waiting waiting(pair);
   must(pair.sender->close(kPatience));
   EXPECT_THAT(waiting.sending, HasSubstr("Cancelled"));
@@ -186,9 +181,9 @@ TEST_P(Closing, cancels_tasks_that_wait_for_what_does_not_come_any_more) {
 }
 
 TEST_P(Closing, that_ends_too_late_tells_who_waits_for_memory_why) {
-  VirtualPair pair(GetParam(), small());
-  const std::uint32_t sent = pair.fill(kBytes);
-  MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
+  VirtualPair pair(GetParam(), small_options());
+  const std::uint32_t sent = pair.fill(kSmallBytes);
+  MemoryRegion own = must(pair.here.device().allocate_memory(kSmallBytes));
   pair.there.pause();
   std::string of_sent;
   const auto wait = [&]() -> Task<void> { of_sent = how(co_await pair.sender->async_freed(sent, kPatience)); };
@@ -202,17 +197,17 @@ TEST_P(Closing, that_ends_too_late_tells_who_waits_for_memory_why) {
 TEST_P(Closing, cancels_who_waits_and_drives_the_engine) {
   for (int which = 0; which < 3; ++which) {
     SCOPED_TRACE(which);
-    VirtualPair pair(GetParam(), small());
-    MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
-    const std::uint32_t sent = pair.fill(kBytes);
+    VirtualPair pair(GetParam(), small_options());
+    MemoryRegion own = must(pair.here.device().allocate_memory(kSmallBytes));
+    const std::uint32_t sent = pair.fill(kSmallBytes);
     std::string closed;
     const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
     pair.world.after(Duration::milliseconds(1), [&] { pair.here.engine().spawn(close()); });
-    pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kBytes); });
+    pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kSmallBytes); });
     const Instant begin = pair.now();
-    const auto text = text_of_message(0, 0, kBytes);
+    const auto text = text_of_message(0, 0, kSmallBytes);
     const std::string outcome = which == 0   ? how(pair.sender->send(text, kPatience))
-                                : which == 1 ? how(pair.sender->lend(LentMemory::of(own, 0, kBytes), kPatience))
+                                : which == 1 ? how(pair.sender->lend(LentMemory::of(own, 0, kSmallBytes), kPatience))
                                              : how(pair.sender->wait_freed(sent + 1, kPatience));
     EXPECT_THAT(outcome, HasSubstr("Cancelled"));
     EXPECT_LT(pair.now() - begin, Duration::milliseconds(2)) << "at once";
@@ -223,25 +218,25 @@ TEST_P(Closing, cancels_who_waits_and_drives_the_engine) {
 }
 
 TEST_P(Closing, lets_who_waits_for_the_memory_of_what_was_sent_wait_on) {
-  VirtualPair pair(GetParam(), small());
-  const std::uint32_t sent = pair.fill(kBytes);
+  VirtualPair pair(GetParam(), small_options());
+  const std::uint32_t sent = pair.fill(kSmallBytes);
   std::string closed;
   const auto close = [&]() -> Task<void> { closed = how(co_await pair.sender->async_close(kPatience)); };
   pair.here.engine().spawn(close());
-  pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kBytes); });
+  pair.world.after(Duration::milliseconds(3), [&] { pair.take_all(kSmallBytes); });
   must(pair.sender->wait_freed(sent, kPatience));
   EXPECT_TRUE(pair.run_until([&] { return !closed.empty(); }));
   EXPECT_EQ(closed, "well");
 }
 
 TEST_P(Closing, tells_who_asked_for_room_once_that_nothing_goes_any_more) {
-  VirtualPair pair(GetParam(), small());
-  static_cast<void>(pair.fill(kBytes));
+  VirtualPair pair(GetParam(), small_options());
+  static_cast<void>(pair.fill(kSmallBytes));
   int told = 0;
   pair.sender->on_room([&] { ++told; });
   pair.run_for(Duration::milliseconds(5));
   EXPECT_EQ(told, 0);
-  if (is(Protocol::DirectRead)) pair.take_all(kBytes);
+  if (is(Protocol::DirectRead)) pair.take_all(kSmallBytes);
   must(pair.sender->close(kPatience));
   pair.run_for(Duration::milliseconds(5));
   EXPECT_EQ(told, 1);
@@ -251,12 +246,12 @@ TEST_P(Closing, tells_who_asked_for_room_once_that_nothing_goes_any_more) {
 // ---- Cancelled by hand.
 
 TEST_P(Closing, is_not_needed_to_cancel_who_waits) {
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   Waiting waiting(pair);
   const auto cancel = [&] { pair.sender->cancel_waiting(); };
   const auto cancel_soon = [&] { pair.world.after(Duration::microseconds(100), cancel); };
   cancel_soon();
-  expect_error(pair.sender->send(text_of_message(0, 0, kBytes), kPatience), ErrorCode::Cancelled);
+  expect_error(pair.sender->send(text_of_message(0, 0, kSmallBytes), kPatience), ErrorCode::Cancelled);
   pair.run_for(Duration::microseconds(1));
   EXPECT_THAT(waiting.sending, HasSubstr("Cancelled"));
   EXPECT_THAT(waiting.lending, HasSubstr("Cancelled"));
@@ -264,12 +259,12 @@ TEST_P(Closing, is_not_needed_to_cancel_who_waits) {
   cancel_soon();
   expect_error(pair.sender->wait_freed(waiting.sent + 1, kPatience), ErrorCode::Cancelled);
   EXPECT_TRUE(pair.run_until([&] { return pair.got == waiting.sent; }));
-  must(pair.sender->send(text_of_message(0, pair.got, kBytes), kPatience));
+  must(pair.sender->send(text_of_message(0, pair.got, kSmallBytes), kPatience));
   EXPECT_TRUE(pair.run_until([&] { return pair.got == waiting.sent + 1; }));
 }
 
 TEST_P(Closing, of_nobody_is_needed_to_cancel_who_waits_for_a_message) {
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   std::string waiting;
   const auto wait = [&]() -> Task<void> { waiting = how(co_await pair.receiver->async_receive(kPatience)); };
   pair.there.engine().spawn(wait());
@@ -277,16 +272,16 @@ TEST_P(Closing, of_nobody_is_needed_to_cancel_who_waits_for_a_message) {
   expect_error(pair.receiver->receive(kPatience), ErrorCode::Cancelled);
   pair.run_for(Duration::microseconds(1));
   EXPECT_THAT(waiting, HasSubstr("Cancelled"));
-  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 1, kBytes)));
-  EXPECT_TRUE(is_message(must(pair.receiver->receive(kPatience)), 1, kBytes));
+  ASSERT_TRUE(pair.sender->try_send(text_of_message(0, 1, kSmallBytes)));
+  EXPECT_TRUE(is_message(must(pair.receiver->receive(kPatience)), 1, kSmallBytes));
 }
 
 TEST(PeerEnds, are_told_to_one_handler_that_keeps_what_it_counts) {
   Ends ends({{Protocol::SendReceive}, PathChoice::Local}, {.max_message_bytes = 64, .max_senders = 3});
   int last = 0;
   ends.receiver->on_peer_end([count = 0, &last](messaging::PeerId, const Result<void>&) mutable { last = ++count; });
-  for (int i = 0; i < 3; ++i) must(ends.connect().close(Duration::seconds(20)));
-  EXPECT_TRUE(ends.engine.run_until([&] { return last == 3; }, Duration::seconds(20))) << last;
+  for (int i = 0; i < 3; ++i) must(ends.connect().close(kPatience));
+  EXPECT_TRUE(ends.engine.run_until([&] { return last == 3; }, kPatience)) << last;
 }
 
 // As a factory moves it that returns all of them.
@@ -305,8 +300,8 @@ TEST_P(Closing, an_engine_that_moves_takes_its_ends_along) {
   first.reset();
   const auto text = text_of_message(0, 0, 32);
   const std::span<const std::byte> two[] = {text, text};
-  EXPECT_TRUE(engine->run_until([&] { return sender.try_send_batch(two).taken != 0; }, Duration::seconds(20)));
-  EXPECT_TRUE(is_message(must(receiver.receive(Duration::seconds(20))), 0, 32));
+  EXPECT_TRUE(engine->run_until([&] { return sender.try_send_batch(two).taken != 0; }, kPatience));
+  EXPECT_TRUE(is_message(must(receiver.receive(kPatience)), 0, 32));
   must(Sender::connect(*engine, listener.address().to_string(), options));
 }
 

@@ -9,15 +9,14 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
-constexpr std::uint32_t kMessages = 12;
-constexpr std::uint64_t kSeeds = kSanitized ? 3 : 12;
+constexpr std::uint32_t kPartMessages = 12;
+constexpr std::uint64_t kMeetingSeeds = kSanitized ? 3 : 12;
 
 class Connecting : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Connecting, ::testing::ValuesIn(ways_in_virtual_time()),
                          [](const auto& way) { return name_of(way.param); });
 
-std::vector<std::byte> text_of(std::uint32_t sender, std::uint32_t n) {
+std::vector<std::byte> text_of_part(std::uint32_t sender, std::uint32_t n) {
   return text_of_message(sender, n, 10 + n * 97 % 900);
 }
 
@@ -74,7 +73,7 @@ class Meeting {
   // The bytes say whose it is.
   void take(const Message& message) {
     for (std::uint32_t number = 0; Part& part : parts_) {
-      if (is_message(message, part.got, text_of(number, part.got).size(), number)) {
+      if (is_message(message, part.got, text_of_part(number, part.got).size(), number)) {
         ++part.got;
         return;
       }
@@ -88,8 +87,8 @@ class Meeting {
       part.end = sender.error();
       co_return;
     }
-    for (std::uint32_t n = 0; n < kMessages; ++n) {
-      const auto text = text_of(number, n);
+    for (std::uint32_t n = 0; n < kPartMessages; ++n) {
+      const auto text = text_of_part(number, n);
       if (const auto sent = co_await sender->async_send(text, kPatience); !sent) {
         part.end = sent.error();
         co_return;
@@ -105,7 +104,7 @@ class Meeting {
 };
 
 TEST_P(Connecting, a_sender_that_dies_meanwhile_leaves_no_seat_taken_and_the_others_alone) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kMeetingSeeds; ++seed) {
     SCOPED_TRACE(seed);
     Meeting meeting(GetParam().kind, seed);
     Part &honest = meeting.add(), &gone = meeting.add(), &next = meeting.add();
@@ -114,17 +113,17 @@ TEST_P(Connecting, a_sender_that_dies_meanwhile_leaves_no_seat_taken_and_the_oth
     meeting.world.after(meeting.soon(), [&] { gone.host.crash(); });
     EXPECT_TRUE(meeting.world.run_until([&] { return honest.end.has_value(); }, kPatience));
     must(*honest.end);
-    EXPECT_EQ(honest.got, kMessages);
+    EXPECT_EQ(honest.got, kPartMessages);
     EXPECT_TRUE(meeting.world.run_until([&] { return meeting.peers() == 0; }, kPatience));
     meeting.start(next, 2);
     EXPECT_TRUE(meeting.world.run_until([&] { return next.end.has_value(); }, kPatience));
     must(*next.end);
-    EXPECT_EQ(next.got, kMessages);
+    EXPECT_EQ(next.got, kPartMessages);
   }
 }
 
 TEST_P(Connecting, a_receiver_that_dies_meanwhile_ends_it_by_name) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kMeetingSeeds; ++seed) {
     SCOPED_TRACE(seed);
     Meeting meeting(GetParam().kind, seed);
     Part& part = meeting.add();
@@ -141,7 +140,7 @@ TEST_P(Connecting, a_receiver_that_dies_meanwhile_ends_it_by_name) {
 }
 
 TEST_P(Connecting, a_way_that_is_cut_for_a_while_costs_nothing) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kMeetingSeeds; ++seed) {
     SCOPED_TRACE(seed);
     Meeting meeting(GetParam().kind, seed);
     Part& part = meeting.add();
@@ -154,7 +153,7 @@ TEST_P(Connecting, a_way_that_is_cut_for_a_while_costs_nothing) {
     EXPECT_TRUE(meeting.world.run_until([&] { return part.end.has_value(); }, kPatience));
     ASSERT_TRUE(part.end);
     must(*part.end);
-    EXPECT_EQ(part.got, kMessages);
+    EXPECT_EQ(part.got, kPartMessages);
   }
 }
 

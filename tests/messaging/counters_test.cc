@@ -9,8 +9,6 @@ using namespace test;
 using messaging::MessageId;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
-
 Options plain(std::uint32_t depth = 8) {
   return {.max_message_bytes = 256, .depth = depth, .ring_bytes = 16384, .inline_bytes = 100};
 }

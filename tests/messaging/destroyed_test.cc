@@ -10,8 +10,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
-
 class Destroyed : public ::testing::TestWithParam<Way> {
  protected:
   // Room for one message, so that what becomes of it is told at once.

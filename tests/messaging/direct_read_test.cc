@@ -9,9 +9,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(20);
-constexpr std::uint32_t kLarge = 1 << 20;
-
 class DirectRead : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, DirectRead,
                          ::testing::Values(Way{{.protocol = Protocol::DirectRead}},
@@ -21,6 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Messaging, DirectRead,
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(DirectRead, lent_memory_arrives_where_the_receiver_wants_it_and_nobody_else_has_memory_for_it) {
+  constexpr std::uint32_t kLarge = 1 << 20;
   Ends ends(GetParam(), {.max_message_bytes = kLarge, .depth = 2, .max_senders = 1});
   MemoryRegion theirs = must(ends.client.allocate_memory(kLarge));
   MemoryRegion ours = must(ends.server.allocate_memory(kLarge));

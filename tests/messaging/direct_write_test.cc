@@ -14,13 +14,12 @@ namespace {
 using namespace test;
 using messaging::PeerId;
 
-constexpr Duration kPatience = Duration::seconds(20);
 constexpr Access kLentAccess = Access::LocalWrite | Access::RemoteWrite;
 
 // The program's memory, of which a place is granted for each message, one behind the other and round again.
-class Places {
+class GrantedPlaces {
  public:
-  Places(Ends& ends, std::uint32_t bytes_each, std::uint32_t count)
+  GrantedPlaces(Ends& ends, std::uint32_t bytes_each, std::uint32_t count)
       : memory_(must(ends.server.allocate_memory(std::size_t{bytes_each} * count, kLentAccess))),
         bytes_each_(bytes_each),
         count_(count) {}
@@ -73,7 +72,7 @@ TEST_P(DirectWrite, lent_memory_arrives_in_the_place_that_was_granted) {
 TEST_P(DirectWrite, messages_of_any_length_arrive_in_their_order_each_in_the_next_place) {
   constexpr std::uint32_t kLongest = 3000, kMessages = 200;
   Ends ends(GetParam(), {.max_message_bytes = kLongest, .depth = 8, .max_senders = 1});
-  Places places(ends, kLongest, 16);
+  GrantedPlaces places(ends, kLongest, 16);
   ends.receiver->on_place([&](PeerId, std::uint32_t) { return std::optional(places.next()); });
   Sender sender = ends.connect();
   const auto size_of = [](std::uint32_t n) { return n * 571 % (kLongest + 1); };
@@ -95,7 +94,7 @@ TEST_P(DirectWrite, messages_of_any_length_arrive_in_their_order_each_in_the_nex
 TEST_P(DirectWrite, senders_are_told_apart_when_a_place_is_asked_for) {
   constexpr std::uint32_t kSize = 500, kMessages = 20;
   Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 2});
-  std::array<Places, 2> places{Places(ends, kSize, 8), Places(ends, kSize, 8)};
+  std::array<GrantedPlaces, 2> places{GrantedPlaces(ends, kSize, 8), GrantedPlaces(ends, kSize, 8)};
   ends.receiver->on_place([&](PeerId peer, std::uint32_t) { return std::optional(places.at(peer).next()); });
   std::array<Sender, 2> senders{ends.connect(), ends.connect()};
   for (std::uint32_t n = 0; n < kMessages; ++n)
@@ -110,7 +109,7 @@ TEST_P(DirectWrite, senders_are_told_apart_when_a_place_is_asked_for) {
 TEST_P(DirectWrite, a_program_with_places_for_all_that_takes_nothing_holds_its_sender_back) {
   constexpr std::uint32_t kDepth = 4, kSize = 64, kMessages = 50;
   Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = kDepth, .max_senders = 1});
-  Places places(ends, kSize, kMessages);
+  GrantedPlaces places(ends, kSize, kMessages);
   ends.receiver->on_place([&](PeerId, std::uint32_t) { return std::optional(places.next()); });
   Sender sender = ends.connect();
   EXPECT_EQ(fill_up(ends, sender, kSize), kDepth);
@@ -138,7 +137,7 @@ TEST_P(DirectWrite, a_program_with_places_for_all_that_takes_nothing_holds_its_s
 TEST_P(DirectWrite, messages_that_there_is_no_place_for_now_go_to_the_receivers_own_memory) {
   constexpr std::uint32_t kDepth = 4, kSize = 200;
   Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = kDepth, .max_senders = 1});
-  Places places(ends, kSize, 2 * kDepth);
+  GrantedPlaces places(ends, kSize, 2 * kDepth);
   bool has_place = false;
   ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
     if (!has_place) return std::nullopt;
@@ -163,7 +162,7 @@ TEST_P(DirectWrite, messages_that_there_is_no_place_for_now_go_to_the_receivers_
 
 TEST_P(DirectWrite, a_place_that_is_too_small_is_not_taken) {
   Ends ends(GetParam(), {.max_message_bytes = 1000, .depth = 2, .max_senders = 1});
-  Places small(ends, 999, 1);
+  GrantedPlaces small(ends, 999, 1);
   ends.receiver->on_place([&](PeerId, std::uint32_t) { return std::optional(small.next()); });
   Sender sender = ends.connect();
   for (const std::uint32_t bytes : {1u, 999u, 1000u}) {
@@ -180,7 +179,7 @@ TEST_P(DirectWrite, a_place_that_is_too_small_is_not_taken) {
 std::string end_of_writing_beyond(const Way& way, std::uint32_t beyond, bool in_a_place) {
   constexpr std::uint32_t kSize = 128;
   Ends ends(way, {.max_message_bytes = kSize, .depth = 4, .max_senders = 2});
-  std::array<Places, 2> places{Places(ends, kSize, 8), Places(ends, kSize, 8)};
+  std::array<GrantedPlaces, 2> places{GrantedPlaces(ends, kSize, 8), GrantedPlaces(ends, kSize, 8)};
   ends.receiver->on_place([&](PeerId peer, std::uint32_t) -> std::optional<LentMemory> {
     if (!in_a_place) return std::nullopt;
     return places.at(peer).next();
@@ -239,7 +238,7 @@ TEST_P(DirectWrite, a_sender_that_writes_more_than_it_was_granted_is_ended_alone
 TEST_P(DirectWrite, a_place_that_nobody_may_write_to_ends_the_sender_that_was_granted_it) {
   Ends ends(GetParam(), {.max_message_bytes = 64, .depth = 2, .max_senders = 2});
   const MemoryRegion closed = must(ends.server.allocate_memory(128, Access::LocalWrite));
-  Places open(ends, 64, 4);
+  GrantedPlaces open(ends, 64, 4);
   ends.receiver->on_place([&](PeerId peer, std::uint32_t) {
     return std::optional(peer == 1 ? LentMemory::of(closed, 0, 64) : open.next());
   });

@@ -12,8 +12,7 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
-constexpr std::uint32_t kMessages = 3;
+constexpr std::uint32_t kEarlyMessages = 3;
 constexpr int kConnections = 3;
 
 class EarlyMessages : public ::testing::TestWithParam<Way> {};
@@ -40,7 +39,7 @@ void send_early(const Way& way, std::promise<std::string>& address) {
   address.set_value(listener.address().to_string());
   for (int i = 0; i < kConnections; ++i) {
     Sender sender = must(Sender::accept(engine, must(listener.wait_request(kPatience)), options_of(way)));
-    for (std::uint32_t n = 0; n < kMessages; ++n) must(sender.send(text_of_message(0, n, 100 + n), kPatience));
+    for (std::uint32_t n = 0; n < kEarlyMessages; ++n) must(sender.send(text_of_message(0, n, 100 + n), kPatience));
     must(sender.close(kPatience));
   }
 }
@@ -57,7 +56,7 @@ TEST_P(EarlyMessages, are_kept_until_their_receiver_is_connected) {
     Receiver receiver = must(Receiver::create(engine, options_of(way)));
     const auto peer = receiver.connect(there);
     EXPECT_TRUE(peer) << peer.error().to_string();
-    for (std::uint32_t n = 0; peer && n < kMessages; ++n) {
+    for (std::uint32_t n = 0; peer && n < kEarlyMessages; ++n) {
       const auto message = receiver.receive(kPatience);
       EXPECT_TRUE(message && is_message(*message, n, 100 + n)) << "connection " << i << ", message " << n;
     }

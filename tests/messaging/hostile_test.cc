@@ -13,8 +13,6 @@ using messaging::Control;
 using messaging::Offer;
 using messaging::Role;
 
-constexpr Duration kPatience = Duration::seconds(20);
-
 Offer offer_of(Role role, const Options& options, std::uint64_t extra = 0) {
   Offer offer;
   offer.role = role;
@@ -42,9 +40,6 @@ INSTANTIATE_TEST_SUITE_P(Messaging, Hostile,
                                            Way{{.protocol = Protocol::SharedReceive}, PathChoice::Local}),
                          [](const auto& way) { return name_of(way.param); });
 
-std::string name_of_path(const ::testing::TestParamInfo<PathChoice>& path) {
-  return path.param == PathChoice::Local ? "local" : "roce";
-}
 class HostileReceiver : public ::testing::TestWithParam<PathChoice> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, HostileReceiver, ::testing::Values(PathChoice::Roce, PathChoice::Local),
                          name_of_path);

@@ -13,18 +13,17 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
-constexpr std::uint32_t kLongest = 2000;
-// Who is silent for four times 4.096 us * 2^kTimeout is lost: half a second, or two where all is slow.
-constexpr std::uint8_t kTimeout = kSanitized ? 17 : 15, kRetries = 3;
+constexpr std::uint32_t kLongestReceived = 2000;
+// Who is silent for four times 4.096 us * 2^kReceiverTimeout is lost: half a second, or two where all is slow.
+constexpr std::uint8_t kReceiverTimeout = kSanitized ? 17 : 15, kRetries = 3;
 constexpr std::uint8_t kPatientTimeout = 22;
 using Say = std::function<void(const std::string&)>;
 
-std::size_t size_of(std::uint32_t n) { return std::size_t{n} * 37 % (kLongest + 1); }
+std::size_t size_of(std::uint32_t n) { return std::size_t{n} * 37 % (kLongestReceived + 1); }
 
-Options options_of(const Way& way, std::uint8_t timeout) {
+Options options_of_receivers(const Way& way, std::uint8_t timeout) {
   Options options{
-      .kind = way.kind, .max_message_bytes = kLongest, .depth = 8, .ring_bytes = 16384, .max_senders = 2};
+      .kind = way.kind, .max_message_bytes = kLongestReceived, .depth = 8, .ring_bytes = 16384, .max_senders = 2};
   options.connection.reliability.timeout = timeout;
   options.connection.reliability.retry_count = kRetries;
   options.connection.keep_alive = Duration::milliseconds(100);
@@ -35,7 +34,7 @@ Options options_of(const Way& way, std::uint8_t timeout) {
 void receive_all(const Way& way, std::uint8_t timeout, const Say& say) {
   Device device = must(Device::open(OpenOptions{.path = way.path}));
   ProgressEngine engine = must(ProgressEngine::create(device));
-  Receiver receiver = must(Receiver::create(engine, options_of(way, timeout)));
+  Receiver receiver = must(Receiver::create(engine, options_of_receivers(way, timeout)));
   Listener listener = must(Listener::create(engine));
   listener.on_request([&] { must(receiver.accept(*listener.poll_request())); });
   say(listener.address().to_string());
@@ -53,7 +52,7 @@ class Receivers : public ::testing::TestWithParam<Way> {
   explicit Receivers(std::uint8_t timeout)
       : child([timeout](const Say& say) { receive_all(GetParam(), timeout, say); }),
         address(child.hear()),
-        ends(GetParam(), options_of(GetParam(), timeout), timeout),
+        ends(GetParam(), options_of_receivers(GetParam(), timeout), timeout),
         to_own(ends.connect()),
         to_child(must(Sender::connect(ends.engine, address, ends.options))) {}
   // As many go to the child as go now.
@@ -113,7 +112,7 @@ TEST_P(StoppedReceiver, holds_back_its_own_sender_alone_and_gets_all_when_it_goe
 
 class KilledReceiver : public Receivers {
  protected:
-  KilledReceiver() : Receivers(kTimeout) {}
+  KilledReceiver() : Receivers(kReceiverTimeout) {}
   static ::testing::Matcher<std::string> is_named() {
     return ::testing::ContainsRegex("^(RetryExceeded|ConnectionLost|Disconnected)");
   }
@@ -123,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Messaging, KilledReceiver, ::testing::ValuesIn(every_wa
 
 TEST_P(KilledReceiver, ends_its_own_sender_by_name_and_all_that_waits_there) {
   constexpr std::uint32_t kFlow = 100;  // more than go without it: it takes them
-  MemoryRegion lent = must(ends.client.allocate_memory(kLongest));
+  MemoryRegion lent = must(ends.client.allocate_memory(kLongestReceived));
   while (sent < kFlow) {
     ASSERT_FALSE(to_child->closed());
     send_to_child(kFlow);

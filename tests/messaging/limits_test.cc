@@ -12,11 +12,6 @@ using namespace test;
 using messaging::SendResult;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
-constexpr std::size_t kBytes = 250;
-
-Options small() { return {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096}; }
-
 class Limits : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Limits, ::testing::ValuesIn(ways_in_virtual_time()),
                          [](const auto& way) { return name_of(way.param); });
@@ -32,10 +27,10 @@ void expect_late(VirtualPair& pair, Duration after, F f) {
 }
 
 TEST_P(Limits, who_waits_for_memory_gives_up_at_the_deadline) {
-  VirtualPair pair(GetParam(), small());
-  MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
+  VirtualPair pair(GetParam(), small_options());
+  MemoryRegion own = must(pair.here.device().allocate_memory(kSmallBytes));
   pair.there.pause();
-  const auto id = pair.sender->try_lend(LentMemory::of(own, 0, kBytes)).last;
+  const auto id = pair.sender->try_lend(LentMemory::of(own, 0, kSmallBytes)).last;
   ASSERT_EQ(id, 1u);
   constexpr Duration kWhile = Duration::milliseconds(3);
   expect_late(pair, kWhile, [&] { return pair.sender->wait_freed(id + 1, kWhile); });
@@ -51,7 +46,7 @@ TEST_P(Limits, who_waits_for_memory_gives_up_at_the_deadline) {
 }
 
 TEST_P(Limits, a_task_that_waits_for_memory_gives_up_at_the_deadline_and_others_wait_on) {
-  VirtualPair pair(GetParam(), small());
+  VirtualPair pair(GetParam(), small_options());
   struct Outcome {
     std::string how;
     Instant when{};
@@ -74,31 +69,31 @@ TEST_P(Limits, a_task_that_waits_for_memory_gives_up_at_the_deadline_and_others_
     EXPECT_EQ(outcomes[which].when - begin, Duration::milliseconds(after)) << which;
   }
   pair.receiver->on_message([](const Message&) {});
-  must(pair.sender->send(text_of_message(0, 0, kBytes), kPatience));
+  must(pair.sender->send(text_of_message(0, 0, kSmallBytes), kPatience));
   EXPECT_TRUE(pair.run_until([&] { return !outcomes[1].how.empty(); }));
   EXPECT_EQ(outcomes[1].how, "well");
 }
 
 TEST_P(Limits, who_waits_for_room_or_for_a_message_gives_up_at_the_deadline) {
   constexpr Duration kWhile = Duration::milliseconds(3);
-  VirtualPair pair(GetParam(), small());
-  MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
-  const auto text = text_of_message(0, 77, kBytes);
+  VirtualPair pair(GetParam(), small_options());
+  MemoryRegion own = must(pair.here.device().allocate_memory(kSmallBytes));
+  const auto text = text_of_message(0, 77, kSmallBytes);
   expect_late(pair, kWhile, [&] { return pair.receiver->receive(kWhile); });
   const auto receive = [&]() -> Task<Result<Message>> { co_return co_await pair.receiver->async_receive(kWhile); };
   expect_late(pair, kWhile, [&] { return pair.there.engine().run(receive()); });
-  const std::uint32_t sent = pair.fill(kBytes);
+  const std::uint32_t sent = pair.fill(kSmallBytes);
   expect_late(pair, kWhile, [&] { return pair.sender->send(text, kWhile); });
-  expect_late(pair, kWhile, [&] { return pair.sender->lend(LentMemory::of(own, 0, kBytes), kWhile); });
+  expect_late(pair, kWhile, [&] { return pair.sender->lend(LentMemory::of(own, 0, kSmallBytes), kWhile); });
   const auto send = [&]() -> Task<Result<messaging::MessageId>> {
     co_return co_await pair.sender->async_send(text, kWhile);
   };
   const auto lend = [&]() -> Task<Result<messaging::MessageId>> {
-    co_return co_await pair.sender->async_lend(LentMemory::of(own, 0, kBytes), kWhile);
+    co_return co_await pair.sender->async_lend(LentMemory::of(own, 0, kSmallBytes), kWhile);
   };
   expect_late(pair, kWhile, [&] { return pair.here.engine().run(send()); });
   expect_late(pair, kWhile, [&] { return pair.here.engine().run(lend()); });
-  pair.take_all(kBytes);
+  pair.take_all(kSmallBytes);
   must(pair.sender->close(kPatience));
   EXPECT_TRUE(pair.run_until([&] { return !pair.told.empty(); }));
   EXPECT_EQ(pair.got, sent) << "nothing was sent by those that were late";
@@ -106,7 +101,7 @@ TEST_P(Limits, who_waits_for_room_or_for_a_message_gives_up_at_the_deadline) {
 
 // ---- The rate.
 
-constexpr Duration kInterval = Duration::milliseconds(1);  // of a thousand a second
+constexpr Duration kRateInterval = Duration::milliseconds(1);  // of a thousand a second
 
 // Whose burst is whole, and which has room for everything.
 struct LimitedPair : VirtualPair {
@@ -125,7 +120,8 @@ struct LimitedPair : VirtualPair {
   std::vector<std::vector<std::byte>> came;
 };
 
-std::vector<std::vector<std::byte>> texts_of(std::uint32_t first, std::uint32_t count, std::size_t bytes = kBytes) {
+std::vector<std::vector<std::byte>> texts_of(std::uint32_t first, std::uint32_t count,
+                                             std::size_t bytes = kSmallBytes) {
   std::vector<std::vector<std::byte>> all;
   for (std::uint32_t n = first; n < first + count; ++n) all.push_back(text_of_message(0, n, bytes));
   return all;
@@ -141,12 +137,12 @@ TEST_P(Limits, a_batch_goes_as_far_as_the_rate_allows) {
   LimitedPair pair({.messages_per_second = 1000, .burst = 4});
   expect_taken(pair.send(texts_of(0, 10)), 4, 4);
   expect_taken(pair.send(texts_of(4, 6)), 0, 0);
-  pair.run_for(kInterval);
+  pair.run_for(kRateInterval);
   expect_taken(pair.send(texts_of(4, 6)), 1, 5);
-  pair.run_for(kInterval * 2);
+  pair.run_for(kRateInterval * 2);
   expect_taken(pair.send(texts_of(5, 5)), 2, 7);
   EXPECT_EQ(pair.sender->counters().rate_limited, 4u);
-  pair.run_for(kInterval * 50);
+  pair.run_for(kRateInterval * 50);
   const SendResult rest = pair.send(texts_of(7, 3));
   EXPECT_TRUE(rest);
   EXPECT_EQ(rest.last, 10u);
@@ -164,10 +160,10 @@ TEST_P(Limits, a_long_batch_goes_no_further_than_a_short_one) {
 
 TEST_P(Limits, a_batch_of_lent_memory_goes_as_far_as_the_rate_allows) {
   LimitedPair pair({.messages_per_second = 1000, .burst = 3});
-  MemoryRegion own = must(pair.here.device().allocate_memory(kBytes));
-  const std::vector<LentMemory> batch(8, LentMemory::of(own, 0, kBytes));
+  MemoryRegion own = must(pair.here.device().allocate_memory(kSmallBytes));
+  const std::vector<LentMemory> batch(8, LentMemory::of(own, 0, kSmallBytes));
   expect_taken(pair.sender->try_lend_batch(batch), 3, 3);
-  pair.run_for(kInterval * 2);
+  pair.run_for(kRateInterval * 2);
   expect_taken(pair.sender->try_lend_batch(batch), 2, 5);
   EXPECT_EQ(pair.sender->counters().lent, 5u);
 }
@@ -175,13 +171,13 @@ TEST_P(Limits, a_batch_of_lent_memory_goes_as_far_as_the_rate_allows) {
 TEST_P(Limits, of_bytes_nothing_goes_ahead_of_its_time) {
   LimitedPair pair({.bytes_per_second = 200'000, .burst = 4});  // 200 in a millisecond
   expect_taken(pair.send(texts_of(0, 3, 100)), 1, 1);
-  pair.run_for(kInterval / 2 - Duration{1});
+  pair.run_for(kRateInterval / 2 - Duration{1});
   expect_taken(pair.send(texts_of(1, 3, 200)), 0, 0);
   pair.run_for(Duration{1});
   expect_taken(pair.send(texts_of(1, 3, 200)), 1, 2);
-  pair.run_for(kInterval - Duration{1});
+  pair.run_for(kRateInterval - Duration{1});
   expect_taken(pair.send(texts_of(2, 3, 200)), 0, 0);
-  pair.run_for(kInterval * 50);
+  pair.run_for(kRateInterval * 50);
   expect_taken(pair.send(texts_of(2, 3, 200)), 1, 3);
 }
 
@@ -202,20 +198,20 @@ TEST_P(Limits, what_was_reserved_is_committed_when_the_rate_allows_it) {
   LimitedPair pair({.messages_per_second = 1000, .burst = 2});
   std::vector<messaging::Reservation> reserved;
   for (std::uint32_t n = 0; n < 3; ++n) {
-    reserved.push_back(std::move(*pair.sender->try_reserve(kBytes)));
-    const auto text = text_of_message(0, n, kBytes);
+    reserved.push_back(std::move(*pair.sender->try_reserve(kSmallBytes)));
+    const auto text = text_of_message(0, n, kSmallBytes);
     std::copy(text.begin(), text.end(), reserved.back().bytes().begin());
   }
-  EXPECT_EQ(pair.sender->try_commit(reserved[0], kBytes).last, 1u);
-  EXPECT_EQ(pair.sender->try_commit(reserved[1], kBytes).last, 2u);
-  expect_taken(pair.sender->try_commit(reserved[2], kBytes), 0, 0);
+  EXPECT_EQ(pair.sender->try_commit(reserved[0], kSmallBytes).last, 1u);
+  EXPECT_EQ(pair.sender->try_commit(reserved[1], kSmallBytes).last, 2u);
+  expect_taken(pair.sender->try_commit(reserved[2], kSmallBytes), 0, 0);
   EXPECT_FALSE(reserved[2].empty());
   expect_taken(pair.sender->try_send({}), 0, 0);
   EXPECT_EQ(pair.sender->counters().rate_limited, 2u);
-  pair.run_for(kInterval - Duration{1});
-  expect_taken(pair.sender->try_commit(reserved[2], kBytes), 0, 0);
+  pair.run_for(kRateInterval - Duration{1});
+  expect_taken(pair.sender->try_commit(reserved[2], kSmallBytes), 0, 0);
   pair.run_for(Duration{1});
-  EXPECT_EQ(pair.sender->try_commit(reserved[2], kBytes).last, 3u);
+  EXPECT_EQ(pair.sender->try_commit(reserved[2], kSmallBytes).last, 3u);
   EXPECT_TRUE(reserved[2].empty());
   expect_taken(pair.sender->try_send({}), 0, 0);
   EXPECT_TRUE(pair.run_until([&] { return pair.came.size() == 3; }));
@@ -233,10 +229,10 @@ TEST_P(Limits, those_that_wait_go_one_by_one_as_the_rate_has_it) {
   for (int i = 0; i < 4; ++i) pair.here.engine().spawn(send());
   EXPECT_TRUE(pair.run_until([&] { return went.size() == 4; }));
   for (std::size_t i = 0; i < went.size(); ++i)
-    EXPECT_EQ(went[i] - begin, kInterval * static_cast<std::int64_t>(i)) << i;
+    EXPECT_EQ(went[i] - begin, kRateInterval * static_cast<std::int64_t>(i)) << i;
   bool room = false;
   pair.sender->on_room([&] { room = true; });
-  pair.run_for(kInterval - Duration{1});
+  pair.run_for(kRateInterval - Duration{1});
   EXPECT_FALSE(room);
   pair.run_for(Duration{2});
   EXPECT_TRUE(room);

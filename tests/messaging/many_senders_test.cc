@@ -13,8 +13,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(30);
-
 class ManySenders : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, ManySenders, ::testing::ValuesIn(every_way()),
                          [](const auto& way) { return name_of(way.param); });

@@ -16,8 +16,6 @@ using messaging::Role;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = Duration::seconds(30);
-
 std::string differ(Protocol one, Protocol other) {
   return "one end speaks " + std::string(to_string(one)) + ", the other " + std::string(to_string(other));
 }
@@ -55,7 +53,7 @@ struct Undisturbed {
 
 class Mismatches : public ::testing::TestWithParam<PathChoice> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Mismatches, ::testing::Values(PathChoice::Roce, PathChoice::Local),
-                         [](const auto& path) { return path.param == PathChoice::Local ? "local" : "roce"; });
+                         name_of_path);
 
 TEST_P(Mismatches, a_sender_of_another_protocol_is_refused_by_name) {
   for (const Protocol here : messaging::all_protocols()) {

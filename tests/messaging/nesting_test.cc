@@ -10,7 +10,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(20);
 constexpr int kDeepest = 32;  // as the headers say
 
 class Nesting : public ::testing::TestWithParam<Way> {

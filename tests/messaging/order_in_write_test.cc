@@ -19,15 +19,14 @@ using messaging::Role;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = Duration::seconds(30);
-constexpr std::uint32_t kMessages = 600;
-constexpr std::uint32_t kLongest = 3000;
+constexpr std::uint32_t kOrderedMessages = 600;
+constexpr std::uint32_t kLongestOrdered = 3000;
 constexpr const char* kNoPromise = "does not promise the order inside a WRITE";
 
-std::size_t size_of(std::uint32_t n) { return std::size_t{n} * 37 % (kLongest + 1); }
+std::size_t size_of(std::uint32_t n) { return std::size_t{n} * 37 % (kLongestOrdered + 1); }
 
 Options options() {
-  return {.max_message_bytes = kLongest, .depth = 16, .ring_bytes = 32768, .max_senders = 1};
+  return {.max_message_bytes = kLongestOrdered, .depth = 16, .ring_bytes = 32768, .max_senders = 1};
 }
 Ends ends_on(const StandardOptions& client, const StandardOptions& server, const Way& way) {
   return {must(open_standard(way.path, client)), must(open_standard(way.path, server)), way, options(), 20,
@@ -38,10 +37,10 @@ constexpr StandardOptions kStandard{.seed = 3}, kLiar{.promises = true, .seed = 
 constexpr StandardOptions kKeeper{.promises = true, .keeps = true};
 
 // Sends by every call there is, and takes.
-class Traffic {
+class CallTraffic {
  public:
-  Traffic(Ends& ends, Sender& sender)
-      : ends_(ends), sender_(sender), lent_(must(ends.client.allocate_memory(kLongest))) {}
+  CallTraffic(Ends& ends, Sender& sender)
+      : ends_(ends), sender_(sender), lent_(must(ends.client.allocate_memory(kLongestOrdered))) {}
 
   // How many came as they were sent, each in its turn. What is spoilt once ends it: a reader that lost its place in the
   // ring may find what looks like messages for ever.
@@ -50,7 +49,7 @@ class Traffic {
         [&] {
           send();
           take();
-          return spoilt_ || (got_ == kMessages && sender_.freed() == kMessages) || sender_.closed();
+          return spoilt_ || (got_ == kOrderedMessages && sender_.freed() == kOrderedMessages) || sender_.closed();
         },
         kPatience);
     EXPECT_TRUE(all) << got_ << " of " << sent_ << ", " << sender_.freed() << " freed";
@@ -60,7 +59,7 @@ class Traffic {
 
  private:
   void send() {
-    if (sent_ == kMessages) return;
+    if (sent_ == kOrderedMessages) return;
     switch (sent_ % 4) {
       case 0: {
         std::array<std::vector<std::byte>, 3> texts;
@@ -133,14 +132,14 @@ TEST_P(ByTheStandard, messages_arrive_once_in_order_and_whole_though_no_write_ar
     Sender sender = ends.connect();
     EXPECT_EQ(ends.receiver->kind(), kind);
     EXPECT_EQ(sender.kind(), kind);
-    EXPECT_EQ(Traffic(ends, sender).run(), kMessages);
+    EXPECT_EQ(CallTraffic(ends, sender).run(), kOrderedMessages);
     must(sender.close(kPatience));
     expect_error(ends.receiver->receive(kPatience), ErrorCode::Disconnected, "all senders have closed");
-    EXPECT_EQ(ends.receiver->counters().messages, kMessages);
+    EXPECT_EQ(ends.receiver->counters().messages, kOrderedMessages);
     const Protocol protocol = kind.protocol;
     const bool writes = protocol == Protocol::BufferedWrite || protocol == Protocol::SharedWrite ||
                         protocol == Protocol::DirectWrite;
-    EXPECT_GE(StandardContext::torn - before, writes ? kMessages / 4 : 0);
+    EXPECT_GE(StandardContext::torn - before, writes ? kOrderedMessages / 4 : 0);
   }
 }
 
@@ -160,8 +159,8 @@ TEST_P(InNeedOfOrder, messages_are_spoilt_where_a_device_promises_what_it_does_n
   Ends ends = ends_on(kLiar, kLiar, GetParam());
   std::optional<Sender> sender = ends.connect();
   EXPECT_EQ(sender->kind(), GetParam().kind);
-  Traffic traffic(ends, *sender);
-  EXPECT_LT(traffic.run(), kMessages);
+  CallTraffic traffic(ends, *sender);
+  EXPECT_LT(traffic.run(), kOrderedMessages);
   sender.reset();  // it ended in the middle: what was lent may be under way
 }
 
@@ -174,7 +173,7 @@ TEST_P(InNeedOfOrder, the_promise_of_the_receivers_device_decides_and_the_sender
     Sender sender = ends.connect();
     EXPECT_EQ(ends.receiver->kind(), receiver_keeps ? asked : other);
     EXPECT_EQ(sender.kind(), receiver_keeps ? asked : other);
-    EXPECT_EQ(Traffic(ends, sender).run(), kMessages);
+    EXPECT_EQ(CallTraffic(ends, sender).run(), kOrderedMessages);
     must(sender.close(kPatience));
   }
 }
@@ -225,7 +224,7 @@ TEST_P(InNeedOfOrder, a_receiver_that_connects_takes_another_kind_as_well) {
   ASSERT_TRUE(ends.engine.run_until([&] { return sender && sender->credits() != 0; }, kPatience));
   EXPECT_EQ(sender->kind(), messaging::without_order_in_write(GetParam().kind));
   EXPECT_THAT(sender->explain(), HasSubstr(kNoPromise));
-  EXPECT_EQ(Traffic(ends, *sender).run(), kMessages);
+  EXPECT_EQ(CallTraffic(ends, *sender).run(), kOrderedMessages);
   must(sender->close(kPatience));
 }
 
@@ -235,7 +234,7 @@ TEST_P(InNeedOfOrder, a_receiver_that_chose_what_its_device_does_not_promise_is_
   Offer offer;
   offer.role = Role::Receiver;
   offer.kind = GetParam().kind;
-  offer.max_message_bytes = kLongest;
+  offer.max_message_bytes = kLongestOrdered;
   offer.depth = 16;
   Listener listener = must(Listener::create(ends.engine, {.device = &ends.client}));
   std::vector<Connection> strangers;

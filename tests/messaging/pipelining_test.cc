@@ -9,7 +9,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
 constexpr Duration kWay = Duration::milliseconds(1), kRoundTrip = kWay * 2;
 
 class Pipelining : public ::testing::TestWithParam<Way> {};

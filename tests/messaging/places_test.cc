@@ -13,16 +13,17 @@ namespace {
 using namespace test;
 using messaging::PeerId;
 
-constexpr Duration kPatience = Duration::seconds(20);
-constexpr std::uint32_t kSize = 256, kBytes = 200;
+constexpr std::uint32_t kPlaceBytes = 256, kMessageBytes = 200;
 
 // Of the program's own memory, one behind the other and round again.
-class Places {
+class LentPlaces {
  public:
-  explicit Places(Device& device)
-      : memory_(must(device.allocate_memory(kSize * kCount, Access::LocalWrite | Access::RemoteWrite))) {}
-  LentMemory next() { return LentMemory::of(memory_, given_++ % kCount * kSize, kSize); }
-  bool next_is(const Message& message) { return message.bytes().data() == memory_.data() + taken_++ % kCount * kSize; }
+  explicit LentPlaces(Device& device)
+      : memory_(must(device.allocate_memory(kPlaceBytes * kCount, Access::LocalWrite | Access::RemoteWrite))) {}
+  LentMemory next() { return LentMemory::of(memory_, given_++ % kCount * kPlaceBytes, kPlaceBytes); }
+  bool next_is(const Message& message) {
+    return message.bytes().data() == memory_.data() + taken_++ % kCount * kPlaceBytes;
+  }
 
  private:
   static constexpr std::uint64_t kCount = 64;
@@ -46,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Messaging, PlacesOf, ::testing::ValuesIn(ways_with_plac
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(PlacesOf, the_program_is_asked_from_the_engine_alone) {
-  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 1});
+  Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = 4, .max_senders = 1});
   bool drives = true;
   std::uint32_t inside = 0, outside = 0;
   ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
@@ -56,9 +57,9 @@ TEST_P(PlacesOf, the_program_is_asked_from_the_engine_alone) {
   Sender sender = ends.connect();
   std::vector<Message> held;
   for (std::uint32_t n = 0; n < 40; ++n) {
-    must(sender.send(text_of_message(0, n, kBytes), kPatience));
+    must(sender.send(text_of_message(0, n, kMessageBytes), kPatience));
     held.push_back(must(ends.receiver->receive(kPatience)));
-    EXPECT_TRUE(is_message(held.back(), n, kBytes)) << n;
+    EXPECT_TRUE(is_message(held.back(), n, kMessageBytes)) << n;
     if (held.size() < 3) continue;
     drives = false;
     held.clear();
@@ -70,7 +71,7 @@ TEST_P(PlacesOf, the_program_is_asked_from_the_engine_alone) {
 
 // A destructor of something else runs the engine, and cannot pass on what the callback throws.
 TEST_P(PlacesOf, the_program_is_not_asked_inside_a_destructor) {
-  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 1});
+  Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = 4, .max_senders = 1});
   bool destroying = false;
   int asked = 0;
   ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
@@ -85,11 +86,11 @@ TEST_P(PlacesOf, the_program_is_not_asked_inside_a_destructor) {
     std::optional<Connection> other = must(Connection::prepare(ends.engine));
     Operation waits;
     other->receive(waits, memory.local());
-    must(sender.send(text_of_message(0, n, kBytes), kPatience));
+    must(sender.send(text_of_message(0, n, kMessageBytes), kPatience));
     destroying = true;
     other.reset();
     destroying = false;
-    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, kBytes)) << n;
+    EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, kMessageBytes)) << n;
   }
   EXPECT_NE(asked, 0);
 }
@@ -99,8 +100,8 @@ TEST_P(PlacesOf, a_callback_that_throws_costs_no_message_and_no_place) {
   constexpr std::uint32_t kMessages = 20;
   for (std::uint32_t when = 1; when <= kMessages; ++when) {
     SCOPED_TRACE(when);
-    Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = grants() ? 16u : 4u, .max_senders = 1});
-    Places places(ends.server);
+    Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = grants() ? 16u : 4u, .max_senders = 1});
+    LentPlaces places(ends.server);
     std::uint32_t asked = 0, sent = 0, got = 0, thrown = 0;
     ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
       if (++asked == when) throw std::runtime_error("not today");
@@ -113,9 +114,9 @@ TEST_P(PlacesOf, a_callback_that_throws_costs_no_message_and_no_place) {
     };
     ends.engine.spawn(connect());
     const auto exchange = [&] {
-      if (sent < kMessages && sender && sender->try_send(text_of_message(0, sent, kBytes))) ++sent;
+      if (sent < kMessages && sender && sender->try_send(text_of_message(0, sent, kMessageBytes))) ++sent;
       while (auto message = ends.receiver->try_receive()) {
-        EXPECT_TRUE(is_message(*message, got, kBytes) && places.next_is(*message)) << got;
+        EXPECT_TRUE(is_message(*message, got, kMessageBytes) && places.next_is(*message)) << got;
         ++got;
       }
       return got == kMessages;
@@ -133,8 +134,8 @@ TEST_P(PlacesOf, a_callback_that_throws_costs_no_message_and_no_place) {
 }
 
 TEST_P(PlacesOf, a_callback_that_throws_for_one_sender_each_time_leaves_the_others_alone) {
-  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 2});
-  Places places(ends.server);
+  Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = 4, .max_senders = 2});
+  LentPlaces places(ends.server);
   bool throws = false;
   ends.receiver->on_place([&](PeerId peer, std::uint32_t) -> std::optional<LentMemory> {
     if (throws && peer == 0) throw std::runtime_error("not today");
@@ -145,10 +146,10 @@ TEST_P(PlacesOf, a_callback_that_throws_for_one_sender_each_time_leaves_the_othe
   std::array<std::uint32_t, 2> sent{}, got{};
   const auto exchange = [&] {
     for (std::uint32_t i = 0; i < 2; ++i)
-      if (sent[i] < 20 && senders[i].try_send(text_of_message(i, sent[i], kBytes))) ++sent[i];
+      if (sent[i] < 20 && senders[i].try_send(text_of_message(i, sent[i], kMessageBytes))) ++sent[i];
     while (auto message = ends.receiver->try_receive()) {
       const PeerId peer = message->peer();
-      EXPECT_TRUE(is_message(*message, got[peer], kBytes, peer));
+      EXPECT_TRUE(is_message(*message, got[peer], kMessageBytes, peer));
       ++got[peer];
     }
     return got[0] == 20 && got[1] == 20;
@@ -166,7 +167,7 @@ TEST_P(PlacesOf, a_callback_that_throws_for_one_sender_each_time_leaves_the_othe
 }
 
 TEST_P(PlacesOf, a_callback_that_throws_when_a_sender_comes_leaves_no_seat_taken) {
-  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 4, .max_senders = 1});
+  Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = 4, .max_senders = 1});
   bool throws = true;
   ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
     if (std::exchange(throws, false)) throw std::runtime_error("not today");
@@ -174,7 +175,7 @@ TEST_P(PlacesOf, a_callback_that_throws_when_a_sender_comes_leaves_no_seat_taken
   });
   try {
     Sender first = must(ends.try_connect(ends.options));
-    must(first.send(text_of_message(0, 0, kBytes), kPatience));
+    must(first.send(text_of_message(0, 0, kMessageBytes), kPatience));
     must(ends.receiver->receive(kPatience)).give_back();
   } catch (const std::runtime_error&) {
   }
@@ -186,15 +187,15 @@ TEST_P(PlacesOf, a_callback_that_throws_when_a_sender_comes_leaves_no_seat_taken
   EXPECT_TRUE(ends.engine.run_until(all_taken, kPatience));
   for (Quiet quiet(ends); !quiet.is_long();) static_cast<void>(ends.receiver->try_receive());
   Sender second = ends.connect();
-  must(second.send(text_of_message(0, 1, kBytes), kPatience));
-  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, kBytes));
+  must(second.send(text_of_message(0, 1, kMessageBytes), kPatience));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, kMessageBytes));
 }
 
 // A program may give one back to have a place for the next.
 TEST_P(PlacesOf, a_message_may_be_given_back_where_a_place_is_asked_for) {
   constexpr std::uint32_t kMessages = 200;
-  Ends ends(GetParam(), {.max_message_bytes = kSize, .depth = 16, .max_senders = 1});
-  Places places(ends.server);
+  Ends ends(GetParam(), {.max_message_bytes = kPlaceBytes, .depth = 16, .max_senders = 1});
+  LentPlaces places(ends.server);
   std::deque<Message> held;
   ends.receiver->on_place([&](PeerId, std::uint32_t) -> std::optional<LentMemory> {
     if (!held.empty()) {
@@ -206,9 +207,9 @@ TEST_P(PlacesOf, a_message_may_be_given_back_where_a_place_is_asked_for) {
   Sender sender = ends.connect();
   std::uint32_t got = 0, sent = 0;
   const auto exchange = [&] {
-    if (sent < kMessages && sender.try_send(text_of_message(0, sent, kBytes))) ++sent;
+    if (sent < kMessages && sender.try_send(text_of_message(0, sent, kMessageBytes))) ++sent;
     while (auto message = ends.receiver->try_receive()) {
-      EXPECT_TRUE(is_message(*message, got, kBytes)) << got;
+      EXPECT_TRUE(is_message(*message, got, kMessageBytes)) << got;
       ++got;
       held.push_back(std::move(*message));
     }

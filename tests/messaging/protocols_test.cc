@@ -10,8 +10,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(20);
-
 class EveryProtocol : public ::testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(Messaging, EveryProtocol, ::testing::ValuesIn(every_way()),

@@ -13,10 +13,8 @@ using namespace test;
 using messaging::Offer;
 using messaging::Role;
 
-constexpr Duration kPatience = Duration::seconds(30);
-constexpr std::uint64_t kCapacity = 4096;
-constexpr std::uint32_t kLongest = 900;
-constexpr std::uint64_t kMost = std::uint64_t{1} << 63;
+constexpr std::uint64_t kOfferedBytes = 4096;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 63;
 
 struct UnsoundOffer {
   const char* why;
@@ -28,16 +26,16 @@ struct UnsoundOffer {
 const UnsoundOffer kOfOneSender[] = {
     {"a ring of 0 bytes", [](Offer& offer) { offer.extra = 0; }},
     {"a ring of 5000 bytes", [](Offer& offer) { offer.extra = 5000; }},
-    {"a ring of 4097 bytes", [](Offer& offer) { offer.extra = kCapacity + 1; }},
+    {"a ring of 4097 bytes", [](Offer& offer) { offer.extra = kOfferedBytes + 1; }},
     {"a ring of 512 bytes", [](Offer& offer) { offer.extra = 512; }},
     {"a ring of 137438953472 bytes",
      [](Offer& offer) {
        offer.extra = std::uint64_t{1} << 37;
-       offer.memory.length = kMost;
+       offer.memory.length = kMostBytes;
      }},
     {"a ring of 9223372036854775808 bytes",
      [](Offer& offer) {
-       offer.extra = kMost;
+       offer.extra = kMostBytes;
        offer.memory.length = ~std::uint64_t{0};
      }},
     {"a ring of 134217728 bytes, and this end needs as many: its ring_bytes are 16384",
@@ -47,7 +45,7 @@ const UnsoundOffer kOfOneSender[] = {
      },
      ErrorCode::InvalidArgument},
     {"a ring of 4096 bytes in memory of", [](Offer& offer) { --offer.memory.length; }},
-    {"a ring of 8192 bytes in memory of", [](Offer& offer) { offer.extra = 2 * kCapacity; }},
+    {"a ring of 8192 bytes in memory of", [](Offer& offer) { offer.extra = 2 * kOfferedBytes; }},
     {"a ring of 4096 bytes in memory of 0", [](Offer& offer) { offer.memory.length = 0; }},
     {"a ring that does not hold its longest message", [](Offer& offer) { offer.extra = 1024; }},
 };
@@ -64,7 +62,7 @@ const UnsoundOffer kOfMany[] = {
     {"a shared ring of 137438953472 bytes",
      [](Offer& offer) {
        offer.extra = 37;
-       offer.memory.length = kMost;
+       offer.memory.length = kMostBytes;
      }},
     {"a shared ring of 9223372036854775808 bytes",
      [](Offer& offer) {
@@ -82,10 +80,11 @@ const UnsoundOffer kOfMany[] = {
 
 class UnsoundRings : public ::testing::TestWithParam<Way> {
  protected:
+  static constexpr std::uint32_t kLongest = 900;
   UnsoundRings()
       : ends(GetParam(), {.max_message_bytes = kLongest, .depth = 8, .ring_bytes = 16384, .max_senders = 2}),
         honest(ends.connect()),
-        memory(must(ends.server.protection_domain().allocate_memory(4 * kCapacity))) {}
+        memory(must(ends.server.protection_domain().allocate_memory(4 * kOfferedBytes))) {}
   // What a receiver of that kind would offer of `memory`, and not a byte more.
   Offer sound_offer(bool order_in_write) const {
     const bool is_shared = GetParam().kind.protocol == Protocol::SharedWrite;
@@ -97,8 +96,8 @@ class UnsoundRings : public ::testing::TestWithParam<Way> {
     offer.order_in_write = order_in_write;
     offer.max_message_bytes = kLongest;
     offer.depth = 8;
-    offer.memory = must(memory.remote(0, (doubled ? 2 * kCapacity : kCapacity) + lines));
-    offer.extra = is_shared ? messaging::SharedPlace{kCapacity, 0}.pack() : kCapacity;
+    offer.memory = must(memory.remote(0, (doubled ? 2 * kOfferedBytes : kOfferedBytes) + lines));
+    offer.extra = is_shared ? messaging::SharedPlace{kOfferedBytes, 0}.pack() : kOfferedBytes;
     return offer;
   }
   // How a sender ends that connects to who offers that, and how one that is connected by it.

@@ -19,8 +19,7 @@ using namespace test;
 using messaging::Offer;
 using messaging::Role;
 
-constexpr Duration kPatience = Duration::seconds(30);
-constexpr std::uint32_t kMessages = 20;
+constexpr std::uint32_t kRingMessages = 20;
 
 Offer sender_offer(const Options& options) {
   Offer offer;
@@ -72,7 +71,7 @@ class DeathInARing : public ::testing::TestWithParam<Way> {
     });
     const auto step = [&] {
       for (std::size_t i = 0; i < senders.size(); ++i)
-        while (sent[i] < kMessages &&
+        while (sent[i] < kRingMessages &&
                senders[i].try_send(text_of_message(static_cast<std::uint32_t>(i), sent[i], size_of(sent[i]))))
           ++sent[i];
       while (auto message = ends.receiver->try_receive()) {
@@ -81,12 +80,12 @@ class DeathInARing : public ::testing::TestWithParam<Way> {
         ++n;
         ++total;
       }
-      return total == senders.size() * kMessages;
+      return total == senders.size() * kRingMessages;
     };
     EXPECT_TRUE(ends.engine.run_until(step, kPatience)) << total << " came" << [&] {
       std::string missing;
       for (std::size_t i = 0; i < senders.size(); ++i)
-        if (got[i] != kMessages)
+        if (got[i] != kRingMessages)
           missing += "\nof " + std::to_string(i) + ": " + std::to_string(got[i]) + " came, " +
                      std::to_string(sent[i]) + " sent, credits " + std::to_string(senders[i].credits()) +
                      (senders[i].closed() ? ", " + senders[i].status().error().to_string() : "");
@@ -436,7 +435,7 @@ class LyingHeads : public ::testing::TestWithParam<Way> {
     liar.expect_nothing_written();
   }
   static void expect_to_work(Ends& ends, Sender& honest) {
-    for (std::uint32_t n = 0; n < kMessages; ++n) {
+    for (std::uint32_t n = 0; n < kRingMessages; ++n) {
       must(honest.send(text_of_message(0, n, 500), kPatience));
       EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500));
     }
@@ -507,10 +506,6 @@ TEST_P(LyingSharedHeads, that_pass_a_reservation_that_waits_are_left_by_name) {
 
 // ---- A tail that no sender makes. It is where all of them reserve, so all of them end, by name; and others begin.
 
-std::string name_of_path(const ::testing::TestParamInfo<PathChoice>& path) {
-  return path.param == PathChoice::Local ? "local" : "roce";
-}
-
 class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
  protected:
   static constexpr std::uint8_t kTimeout = kSanitized ? 16 : 14;  // who holds a place may do so for longer
@@ -538,7 +533,7 @@ class SpoiltTail : public ::testing::TestWithParam<PathChoice> {
   }
   void spoil(Connection& liar) { add_to_tail(liar, std::uint64_t{1} << 40); }
   void expect_to_get_through(Sender& sender) {
-    for (std::uint32_t n = 0; n < kMessages; ++n) {
+    for (std::uint32_t n = 0; n < kRingMessages; ++n) {
       must(sender.send(text_of_message(0, n, 500), kPatience));
       EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 500)) << n;
     }
@@ -597,7 +592,7 @@ TEST_P(SpoiltTail, is_noticed_by_nobody_in_another_ring_of_the_same_device) {
   Connection liar = connect_liar();
   spoil(liar);
   must(honest.send(text_of_message(0, 1, 500)));
-  for (std::uint32_t n = 0; n < kMessages || !honest.closed(); ++n) {
+  for (std::uint32_t n = 0; n < kRingMessages || !honest.closed(); ++n) {
     must(neighbour.send(text_of_message(0, n, 500), kPatience));
     EXPECT_TRUE(is_message(must(other.receive(kPatience)), n, 500)) << n;
   }

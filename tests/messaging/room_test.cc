@@ -10,8 +10,7 @@ using namespace test;
 using messaging::Reservation;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = VirtualPair::kPatience;
-constexpr Duration kWhile = Duration::milliseconds(5);
+constexpr Duration kShortWhile = Duration::milliseconds(5);
 
 class Credits : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Credits, ::testing::ValuesIn(ways_in_virtual_time()),
@@ -72,9 +71,9 @@ INSTANTIATE_TEST_SUITE_P(Messaging, Line,
                          [](const auto& way) { return name_of(way.param); });
 
 TEST_P(Line, who_stands_behind_one_that_is_late_goes_when_there_is_room_for_it) {
-  pair.here.engine().spawn(send(kLong, kWhile, first));
+  pair.here.engine().spawn(send(kLong, kShortWhile, first));
   pair.here.engine().spawn(send(kShort, kPatience, second));
-  pair.run_for(kWhile - Duration::microseconds(1));
+  pair.run_for(kShortWhile - Duration::microseconds(1));
   EXPECT_EQ(first + second, "");
   pair.run_for(Duration::milliseconds(1));
   EXPECT_THAT(first, HasSubstr("DeadlineExceeded"));
@@ -82,12 +81,12 @@ TEST_P(Line, who_stands_behind_one_that_is_late_goes_when_there_is_room_for_it) 
 }
 
 TEST_P(Line, who_stands_behind_one_that_is_destroyed_goes_when_there_is_room_for_it) {
-  pair.here.engine().spawn(send_and_go(kWhile));
+  pair.here.engine().spawn(send_and_go(kShortWhile));
   pair.run_for(Duration::microseconds(100));
   pair.here.engine().spawn(send(kShort, kPatience, second));
   pair.run_for(Duration::milliseconds(1));
   EXPECT_EQ(second, "");
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_EQ(second, "well");
 }
 
@@ -98,21 +97,21 @@ TEST_P(Line, who_waits_inside_one_that_is_late_goes_when_there_is_room_for_it) {
   };
   pair.here.engine().spawn(inside());
   const Instant begun = pair.now();
-  EXPECT_THAT(how(pair.sender->send(text_of_message(0, 0, kLong), kWhile)), HasSubstr("DeadlineExceeded"));
+  EXPECT_THAT(how(pair.sender->send(text_of_message(0, 0, kLong), kShortWhile)), HasSubstr("DeadlineExceeded"));
   EXPECT_EQ(second, "well");
-  EXPECT_LT((pair.now() - begun).ns, kWhile.ns * 2);
+  EXPECT_LT((pair.now() - begun).ns, kShortWhile.ns * 2);
 }
 
 TEST_P(Line, one_that_was_told_that_it_is_late_stands_there_no_more) {
   const auto keep = [&]() -> Task<void> {
     const auto text = text_of_message(0, 0, kLong);
-    auto sending = pair.sender->async_send(text, kWhile);
+    auto sending = pair.sender->async_send(text, kShortWhile);
     first = how(co_await sending);
     co_await pair.here.engine().sleep(kPatience);
   };
   pair.here.engine().spawn(keep());
   pair.here.engine().spawn(send(kShort, kPatience, second));
-  pair.run_for(kWhile * 2);
+  pair.run_for(kShortWhile * 2);
   EXPECT_THAT(first, HasSubstr("DeadlineExceeded"));
   EXPECT_EQ(second, "well");
 }
@@ -150,7 +149,7 @@ TEST_P(RoomInRings, for_what_was_refused_is_told) {
   }
   int told = 0;
   pair.sender->on_room([&] { ++told; });
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_EQ(told, 0);
   constexpr std::size_t kKept = 16;  // room for as many before it
   ASSERT_GT(held.size(), 2 * kKept);
@@ -172,7 +171,7 @@ TEST_P(RoomInRings, for_what_was_too_soon_is_told) {
     static_cast<void>(pair.sender->try_send(text));
     while (auto message = pair.receiver->try_receive()) held.push_back(std::move(*message));
   }
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_TRUE(pair.sender->try_send(text));
   EXPECT_EQ(pair.sender->try_send(text).status, SendStatus::RateLimited);
   int told = 0;
@@ -188,12 +187,12 @@ TEST_P(RoomInRings, for_what_found_no_buffer_is_told) {
     pair.run_for(Duration::milliseconds(2));
     while (auto message = pair.receiver->try_receive()) held.push_back(std::move(*message));
   }
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   std::vector<Reservation> all;
   while (auto one = pair.sender->try_reserve(10)) all.push_back(std::move(*one));
   int told = 0;
   pair.sender->on_room([&] { ++told; });
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_EQ(told, 0);
   all.clear();
   EXPECT_TRUE(pair.run_until([&] { return told != 0; }));
@@ -208,7 +207,7 @@ TEST_P(RoomInRings, is_not_looked_for_without_end) {
     VirtualPair pair(GetParam(), {.max_message_bytes = 256, .depth = 16, .ring_bytes = 4096});
     pair.sender->on_freed([](auto) {});
     if (refused) static_cast<void>(pair.fill(200));
-    pair.run_for(kWhile);
+    pair.run_for(kShortWhile);
     const std::uint64_t before = pair.sender->counters().posts;
     pair.run_for(Duration::milliseconds(100));
     EXPECT_EQ(pair.sender->counters().posts, before) << refused;
@@ -227,7 +226,7 @@ TEST_P(Room, is_not_looked_for_by_turn_after_turn) {
     static_cast<void>(pair.fill(200));
     pair.sender->on_freed([](auto) {});
     if (wants_room && !is_ring) pair.sender->on_room([] { FAIL() << "there is none"; });
-    pair.run_for(kWhile);
+    pair.run_for(kShortWhile);
     int turns = 0;
     pair.world.run_until([&] { return ++turns, false; }, Duration::milliseconds(100));
     EXPECT_LT(turns, 1000) << wants_room;
@@ -272,7 +271,7 @@ TEST_P(RoomForBuffers, who_fills_them_ahead_is_told_when_they_may_go) {
   static_cast<void>(ends.engine.run_until([&] { return false; }, Duration::milliseconds(30)));
   std::uint32_t got = 0;
   ends.receiver->on_message([&](const Message& message) { EXPECT_TRUE(is_message(message, got++, kBytes)); });
-  EXPECT_TRUE(ends.engine.run_until([&] { return got == kAll; }, Duration::seconds(20))) << sent << " sent, " << got;
+  EXPECT_TRUE(ends.engine.run_until([&] { return got == kAll; }, kPatience)) << sent << " sent, " << got;
 }
 
 // It has its buffer, and passes the task that waits for one.
@@ -295,9 +294,9 @@ TEST_P(RoomForBuffers, a_commit_behind_a_task_that_waits_for_its_buffer_is_told_
   ends.engine.run_once();
   sender.on_room([&] { told = true; });
   ends.receiver->on_message([](const Message&) {});
-  EXPECT_TRUE(ends.engine.run_until([&] { return told || sent; }, Duration::seconds(20)));
+  EXPECT_TRUE(ends.engine.run_until([&] { return told || sent; }, kPatience));
   filled.clear();
-  EXPECT_TRUE(ends.engine.run_until([&] { return sent; }, Duration::seconds(20)));
+  EXPECT_TRUE(ends.engine.run_until([&] { return sent; }, kPatience));
 }
 
 class LineForBuffers : public Line {};
@@ -311,10 +310,10 @@ TEST_P(LineForBuffers, who_asked_for_room_is_told_of_it_when_those_in_line_are_c
   EXPECT_EQ(pair.sender->try_send(text_of_message(0, 0, kShort)).status, SendStatus::NoCredit) << "in line";
   int told = 0;
   pair.sender->on_room([&] { ++told; });
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_EQ(told, 0);
   pair.sender->cancel_waiting();
-  pair.run_for(kWhile);
+  pair.run_for(kShortWhile);
   EXPECT_THAT(first, HasSubstr("Cancelled"));
   EXPECT_EQ(told, 1);
   EXPECT_TRUE(pair.sender->try_send(text_of_message(0, 0, kShort)));

@@ -22,6 +22,9 @@ using messaging::Receiver;
 using messaging::Sender;
 using messaging::SendStatus;
 
+// What comes, comes long before; of virtual time, too.
+inline constexpr Duration kPatience = Duration::seconds(60);
+
 // What a protocol runs over.
 struct Way {
   Kind kind;
@@ -53,6 +56,15 @@ inline std::string name_of(const Way& way) {
   for (char& c : name)
     if (c == '-' || c == '/') c = '_';
   return name;
+}
+
+inline std::string name_of_path(const ::testing::TestParamInfo<PathChoice>& path) {
+  return path.param == PathChoice::Local ? "local" : "roce";
+}
+
+template <class T>
+std::string how(const Result<T>& result) {
+  return result ? "well" : result.error().to_string();
 }
 
 // The bytes of message number n of a sender: they say who and which, and fill up with a pattern of it.
@@ -114,7 +126,7 @@ class Ends {
   // It has credits: some receivers grant them once it is there.
   Sender connect(std::uint64_t credits = 1) {
     Sender sender = must(try_connect(options));
-    EXPECT_TRUE(engine.run_until([&] { return sender.credits() >= credits; }, Duration::seconds(20)));
+    EXPECT_TRUE(engine.run_until([&] { return sender.credits() >= credits; }, kPatience));
     return sender;
   }
 

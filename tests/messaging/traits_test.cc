@@ -14,8 +14,6 @@ using namespace test;
 using messaging::PassiveSide;
 using messaging::traits_of;
 
-constexpr Duration kPatience = Duration::seconds(30);
-
 class TraitsOf : public ::testing::TestWithParam<Way> {
  protected:
   static messaging::Traits traits() { return traits_of(GetParam().kind); }

@@ -8,12 +8,10 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(30);
-constexpr std::uint32_t kMessages = kSanitized ? 300 : 1000;
-constexpr std::uint32_t kLongest = 512;
-
 class TwoReceivers : public ::testing::TestWithParam<Way> {
  protected:
+  static constexpr std::uint32_t kMessages = kSanitized ? 300 : 1000, kLongest = 512;
+
   TwoReceivers() : ends(GetParam(), {.max_message_bytes = kLongest, .depth = 8, .ring_bytes = 8192, .max_senders = 2}) {
     Options there = ends.options;
     there.connection.device = &ends.server;

@@ -14,7 +14,6 @@ namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
 constexpr std::uint32_t kSenders = 3;
 constexpr std::uint32_t kEndless = 1u << 30;  // messages: it sends until nothing goes any more
 constexpr std::uint32_t kLongest = 5000;      // bytes, five packets

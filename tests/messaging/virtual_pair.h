@@ -28,15 +28,12 @@ inline std::vector<Way> ways_of(std::initializer_list<const char*> names) {
   return all;
 }
 
-template <class T>
-std::string how(const Result<T>& result) {
-  return result ? "well" : result.error().to_string();
-}
+// Ends with room for a few messages, and the bytes of one.
+inline constexpr std::size_t kSmallBytes = 250;
+inline Options small_options() { return {.max_message_bytes = 256, .depth = 4, .ring_bytes = 4096}; }
 
 class VirtualPair {
  public:
-  static constexpr Duration kPatience = Duration::seconds(60);
-
   explicit VirtualPair(const Way& way, Options both = {}, Duration delay = Duration::microseconds(5))
       : world(7, {.delay = delay, .jitter = {}}), there(world.add_host()), here(world.add_host()) {
     options = std::move(both);

@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole programs in virtual time, over a network that loses, doubles and reorders: each message once, whole,
 // in order.
-#include "../scenario/virtual_world.h"
 #include "base/sanitizer.h"
-#include "test_ends.h"
+#include "virtual_pair.h"
 
 namespace verbena {
 namespace {
 
 using namespace test;
 
-constexpr Duration kPatience = Duration::seconds(60);
-
 class InVirtualTime : public ::testing::TestWithParam<Way> {};
-std::vector<Way> ways_by_packets() {
-  std::vector<Way> all;
-  for (const Way& way : every_way())
-    if (way.path == PathChoice::Roce) all.push_back(way);
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Messaging, InVirtualTime, ::testing::ValuesIn(ways_by_packets()),
+INSTANTIATE_TEST_SUITE_P(Messaging, InVirtualTime, ::testing::ValuesIn(ways_in_virtual_time()),
                          [](const auto& way) { return name_of(way.param); });
 
 struct Program {

@@ -15,16 +15,9 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = Duration::seconds(60);
-
 class Waits : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Messaging, Waits, ::testing::ValuesIn(every_way()),
                          [](const auto& way) { return name_of(way.param); });
-
-template <class T>
-std::string how(const Result<T>& result) {
-  return result ? "well" : result.error().to_string();
-}
 
 TEST_P(Waits, tasks_send_and_receive_in_line) {
   Ends ends(GetParam(), {.max_message_bytes = 300, .depth = 4, .ring_bytes = 4096, .max_senders = 1});

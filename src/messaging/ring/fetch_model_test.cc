@@ -12,7 +12,7 @@
 #include "base/sanitizer.h"
 #include "messaging/ring/test_model.h"
 
-namespace verbena::ring {
+namespace verbena::ring::fetch_model {
 namespace {
 
 constexpr std::uint32_t kUnit = 16;
@@ -44,10 +44,6 @@ struct Outcome {
   std::string violation{};
   std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, spans_at_once = 0, full = 0;
 };
-
-std::uint64_t payload_word(std::size_t message, std::size_t index) {
-  return message_word(static_cast<std::uint32_t>(message % 8 * 16 + index));
-}
 
 struct State;
 const State* g_state = nullptr;
@@ -400,4 +396,4 @@ TEST(FetchModel, what_is_broken_on_purpose_is_seen) {
 }
 
 }  // namespace
-}  // namespace verbena::ring
+}  // namespace verbena::ring::fetch_model

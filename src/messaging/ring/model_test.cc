@@ -13,7 +13,7 @@
 #include "base/sanitizer.h"
 #include "messaging/ring/test_model.h"
 
-namespace verbena::ring {
+namespace verbena::ring::buffered_model {
 namespace {
 
 constexpr std::uint32_t kUnit = 16;
@@ -47,11 +47,6 @@ struct Outcome {
   std::string violation{};
   std::uint64_t states = 0, ends = 0, refusals = 0, wraps = 0, joined = 0, full = 0, cut = 0;
 };
-
-// Looks like the word of a message, and is different for each word of each message.
-std::uint64_t payload_word(std::size_t message, std::size_t index) {
-  return message_word(static_cast<std::uint32_t>(message % 8 * 16 + index));
-}
 
 struct State;
 const State* g_state = nullptr;
@@ -473,4 +468,4 @@ TEST(BufferedRingModel, what_is_broken_on_purpose_is_seen) {
 }
 
 }  // namespace
-}  // namespace verbena::ring
+}  // namespace verbena::ring::buffered_model

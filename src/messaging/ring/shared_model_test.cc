@@ -13,7 +13,7 @@
 #include "base/sanitizer.h"
 #include "messaging/ring/test_model.h"
 
-namespace verbena::ring {
+namespace verbena::ring::shared_model {
 namespace {
 
 constexpr std::uint32_t kUnit = 8;
@@ -127,7 +127,7 @@ std::uint64_t ModelMemory::load_cell(std::uint32_t sender, CellWord word) const 
   return g_loads->load(g_state->cells[sender][static_cast<std::size_t>(word)]);
 }
 
-std::uint64_t payload_word(std::size_t sender, std::size_t message) { return 1 + sender * 16 + message; }
+std::uint64_t sender_word(std::size_t sender, std::size_t message) { return 1 + sender * 16 + message; }
 
 class Explorer : StateSpace<State, Outcome> {
  public:
@@ -220,7 +220,7 @@ class Explorer : StateSpace<State, Outcome> {
         if (writer.position() + writer.frame_bytes() > state.head + kCapacity)
           return fail("a sender writes over what was not given back");
         for (int half = 0; half < 2; ++half)
-          peer.posted.push_back({Request::Payload, writer.offset(), payload_word(sender, peer.begun)});
+          peer.posted.push_back({Request::Payload, writer.offset(), sender_word(sender, peer.begun)});
         peer.posted.push_back({Request::Arrive, writer.immediate(),
                                std::uint64_t{scenario_.units[sender][peer.begun]} * kUnit});
         ++peer.begun;
@@ -265,7 +265,7 @@ class Explorer : StateSpace<State, Outcome> {
   }
   // Half of the payload, then the other.
   void write(State& state, std::uint32_t sender, const Request& request) {
-    const std::size_t message = static_cast<std::size_t>(request.b - payload_word(sender, 0));
+    const std::size_t message = static_cast<std::size_t>(request.b - sender_word(sender, 0));
     const std::uint32_t units = scenario_.units[sender][message];
     const bool second =
         state.peers[sender].posted.empty() || state.peers[sender].posted.front().kind != Request::Payload;
@@ -335,7 +335,7 @@ class Explorer : StateSpace<State, Outcome> {
       return fail("a message that is not the next of its sender");
     for (std::uint32_t i = 0; i < units[one.message]; ++i)
       if (state.ring[geometry_.frames().place_of(one.view.view.offset + i * kUnit) / kUnit] !=
-          payload_word(one.view.sender, one.message))
+          sender_word(one.view.sender, one.message))
         return fail("a message that is not whole");
   }
   void let_go(State& state) {
@@ -457,4 +457,4 @@ TEST(SharedRingModel, what_is_broken_on_purpose_is_seen) {
 }
 
 }  // namespace
-}  // namespace verbena::ring
+}  // namespace verbena::ring::shared_model

@@ -92,6 +92,11 @@ class StateSpace {
   std::unordered_set<std::size_t> met_;
 };
 
+// Looks like the word of a message, and is different for each word of each message.
+inline std::uint64_t payload_word(std::size_t message, std::size_t index) {
+  return message_word(static_cast<std::uint32_t>(message % 8 * 16 + index));
+}
+
 // Who may die, at any step.
 enum class Death : std::uint8_t { Nobody, OfWriter, OfReader };
 

@@ -85,25 +85,25 @@ Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask 
 }
 
 void QueuePair::apply(const QueuePairAttributes& v, AttributeMask mask) {
-  using M = AttributeMask;
-  const auto has = [mask](M bit) { return any(mask & bit); };
+  using Mask = AttributeMask;
+  const auto has = [mask](Mask bit) { return any(mask & bit); };
   QueuePairAttributes& a = attributes_;
-  if (has(M::SqDrainedEvent)) a.sq_drained_event = v.sq_drained_event;
-  if (has(M::Access)) a.access = v.access;
-  if (has(M::PkeyIndex)) a.pkey_index = v.pkey_index;
-  if (has(M::Port)) a.port = v.port;
-  if (has(M::Qkey)) a.qkey = v.qkey;
-  if (has(M::Address)) a.address = v.address;
-  if (has(M::PathMtu)) a.path_mtu = v.path_mtu;
-  if (has(M::Timeout)) a.timeout = v.timeout;
-  if (has(M::RetryCount)) a.retry_count = v.retry_count;
-  if (has(M::RnrRetry)) a.rnr_retry = v.rnr_retry;
-  if (has(M::RqPsn)) a.rq_psn = v.rq_psn;
-  if (has(M::MaxRdAtomic)) a.max_rd_atomic = v.max_rd_atomic;
-  if (has(M::MinRnrTimer)) a.min_rnr_timer = v.min_rnr_timer;
-  if (has(M::SqPsn)) a.sq_psn = v.sq_psn;
-  if (has(M::MaxDestRdAtomic)) a.max_dest_rd_atomic = v.max_dest_rd_atomic;
-  if (has(M::DestinationQpn)) a.destination = v.destination;
+  if (has(Mask::SqDrainedEvent)) a.sq_drained_event = v.sq_drained_event;
+  if (has(Mask::Access)) a.access = v.access;
+  if (has(Mask::PkeyIndex)) a.pkey_index = v.pkey_index;
+  if (has(Mask::Port)) a.port = v.port;
+  if (has(Mask::Qkey)) a.qkey = v.qkey;
+  if (has(Mask::Address)) a.address = v.address;
+  if (has(Mask::PathMtu)) a.path_mtu = v.path_mtu;
+  if (has(Mask::Timeout)) a.timeout = v.timeout;
+  if (has(Mask::RetryCount)) a.retry_count = v.retry_count;
+  if (has(Mask::RnrRetry)) a.rnr_retry = v.rnr_retry;
+  if (has(Mask::RqPsn)) a.rq_psn = v.rq_psn;
+  if (has(Mask::MaxRdAtomic)) a.max_rd_atomic = v.max_rd_atomic;
+  if (has(Mask::MinRnrTimer)) a.min_rnr_timer = v.min_rnr_timer;
+  if (has(Mask::SqPsn)) a.sq_psn = v.sq_psn;
+  if (has(Mask::MaxDestRdAtomic)) a.max_dest_rd_atomic = v.max_dest_rd_atomic;
+  if (has(Mask::DestinationQpn)) a.destination = v.destination;
 }
 
 void QueuePair::follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed) {

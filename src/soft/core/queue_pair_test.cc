@@ -15,8 +15,6 @@ namespace {
 using M = AttributeMask;
 using S = QueuePairState;
 
-constexpr AttributeLimits kLimits{4096, 16, 16};
-
 class QueuePairTest : public ::testing::Test {
  protected:
   QueuePairTest() { make(false); }
@@ -65,7 +63,7 @@ class QueuePairTest : public ::testing::Test {
     }
     return M::State;
   }
-  bool go(S to) { return qp->modify(values(to), mask(to), kLimits).has_value(); }
+  bool go(S to) { return qp->modify(values(to), mask(to), AttributeLimits{}).has_value(); }
   void to_rts() { ASSERT_TRUE(go(S::Init) && go(S::Rtr) && go(S::Rts)); }
   PostResult send(std::uint64_t id, SendFlags flags = SendFlags::Signaled,
                   SendOpcode opcode = SendOpcode::Send) {
@@ -130,10 +128,10 @@ TEST_F(QueuePairTest, q070_refused_step_changes_nothing) {
   ASSERT_TRUE(go(S::Init));
   QueuePairAttributes wrong = values(S::Rtr);
   wrong.path_mtu = 1500;
-  EXPECT_FALSE(qp->modify(wrong, mask(S::Rtr), kLimits));
+  EXPECT_FALSE(qp->modify(wrong, mask(S::Rtr), AttributeLimits{}));
   wrong = values(S::Rtr);
   wrong.access = Access::All;
-  EXPECT_FALSE(qp->modify(wrong, mask(S::Rtr) | M::Access | M::Qkey, kLimits));
+  EXPECT_FALSE(qp->modify(wrong, mask(S::Rtr) | M::Access | M::Qkey, AttributeLimits{}));
   EXPECT_EQ(qp->state(), S::Init);
   EXPECT_EQ(qp->attributes().state, S::Init);
   EXPECT_EQ(qp->attributes().access, Access::RemoteRead);
@@ -147,7 +145,7 @@ TEST_F(QueuePairTest, attributes_change_in_place_without_a_state_in_the_mask) {
   QueuePairAttributes v;
   v.access = Access::RemoteWrite;
   v.min_rnr_timer = 9;
-  ASSERT_TRUE(qp->modify(v, M::Access | M::MinRnrTimer, kLimits));
+  ASSERT_TRUE(qp->modify(v, M::Access | M::MinRnrTimer, AttributeLimits{}));
   EXPECT_EQ(qp->state(), S::Rts);
   EXPECT_EQ(qp->attributes().access, Access::RemoteWrite);
   EXPECT_EQ(qp->attributes().min_rnr_timer, 9);

@@ -11,10 +11,6 @@ namespace verbena::local {
 namespace {
 
 using namespace testing;
-using Statuses = std::vector<CompletionStatus>;
-using Ids = std::vector<std::uint64_t>;
-using Op = SendOpcode;
-using Status = CompletionStatus;
 
 constexpr std::size_t kRegion = 4 << 20;
 

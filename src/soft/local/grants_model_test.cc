@@ -12,7 +12,7 @@
 
 #include "soft/local/grants.h"
 
-namespace verbena::local {
+namespace verbena::local::grants_model {
 namespace {
 
 enum Thread : std::size_t { kOwner, kPeer };
@@ -253,4 +253,4 @@ TEST(GrantsModelOfHeavyFences, it_sees_an_owner_that_fences_for_itself_alone) {
 }
 
 }  // namespace
-}  // namespace verbena::local
+}  // namespace verbena::local::grants_model

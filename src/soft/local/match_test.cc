@@ -103,35 +103,35 @@ TEST(Match, a_peer_that_begins_anew_waits_for_us_to_do_so) {
 // delivery, a connect that fails, a held ask that is thrown out, a packet.
 enum class Ask : std::uint8_t { None, Flying, Held, Answered, Closed };
 
-struct Side {
+struct AskingSide {
   Match match;
   bool entered = false;
   Ask ask = Ask::None;
   Answer answer = Answer::Accept;
   std::size_t socket = 2;  // whose ask its memory came by
 
-  bool operator==(const Side&) const = default;
+  bool operator==(const AskingSide&) const = default;
 };
 
-struct World {
-  std::array<Side, 2> sides;
+struct TwoSides {
+  std::array<AskingSide, 2> sides;
 
-  bool operator==(const World&) const = default;
+  bool operator==(const TwoSides&) const = default;
 };
 
 const Endpoint kEnds[] = {kLow, kHigh};
 
 class EveryOrder {
  public:
-  void explore(const World& world) {
-    for (const World& known : seen_)
+  void explore(const TwoSides& world) {
+    for (const TwoSides& known : seen_)
       if (known == world) return;
     seen_.push_back(world);
     check(world);
     bool any = false;
     for (const std::size_t s : {0u, 1u})
       for (const auto& move : kMoves) {
-        World next = world;
+        TwoSides next = world;
         if (!move(next, s)) continue;
         any = true;
         explore(next);
@@ -142,16 +142,16 @@ class EveryOrder {
   int ends_local = 0, ends_roce = 0;
 
  private:
-  using Move = std::function<bool(World&, std::size_t)>;
+  using Move = std::function<bool(TwoSides&, std::size_t)>;
 
-  static bool is(const Side& side, Path path) { return side.match.path() == path; }
-  static void give_up(Side& side) {
+  static bool is(const AskingSide& side, Path path) { return side.match.path() == path; }
+  static void give_up(AskingSide& side) {
     side.match.give_up();
     side.ask = Ask::Closed;
   }
   // The ask of `s` is looked at by the other.
-  static void judge(World& world, std::size_t s) {
-    Side &asker = world.sides[s], &other = world.sides[1 - s];
+  static void judge(TwoSides& world, std::size_t s) {
+    AskingSide &asker = world.sides[s], &other = world.sides[1 - s];
     const auto answer = other.match.handle_ask(kEnds[s]);
     asker.ask = answer ? Ask::Answered : Ask::Held;
     if (!answer) return;
@@ -160,8 +160,8 @@ class EveryOrder {
     other.socket = s;
     other.ask = Ask::Closed;  // void
   }
-  static bool enter(World& world, std::size_t s, bool connects) {
-    Side &side = world.sides[s], &other = world.sides[1 - s];
+  static bool enter(TwoSides& world, std::size_t s, bool connects) {
+    AskingSide &side = world.sides[s], &other = world.sides[1 - s];
     if (side.entered) return false;
     side.entered = true;
     side.match.enter(kEnds[s], kEnds[1 - s]);
@@ -175,35 +175,35 @@ class EveryOrder {
     side.ask = Ask::Flying;
     return true;
   }
-  static bool arrive(World& world, std::size_t s) {
+  static bool arrive(TwoSides& world, std::size_t s) {
     if (world.sides[s].ask != Ask::Flying) return false;
     judge(world, s);
     return true;
   }
-  static bool hear(World& world, std::size_t s) {
-    Side& side = world.sides[s];
+  static bool hear(TwoSides& world, std::size_t s) {
+    AskingSide& side = world.sides[s];
     if (side.ask != Ask::Answered) return false;
     side.match.handle_answer(side.answer);
     side.ask = Ask::Closed;
     if (is(side, Path::Local)) side.socket = s;
     return true;
   }
-  static bool throw_out(World& world, std::size_t s) {
+  static bool throw_out(TwoSides& world, std::size_t s) {
     if (world.sides[s].ask != Ask::Held) return false;
     give_up(world.sides[s]);
     return true;
   }
-  static bool packet(World& world, std::size_t s) {
+  static bool packet(TwoSides& world, std::size_t s) {
     if (!is(world.sides[s], Path::Roce) || !is(world.sides[1 - s], Path::Undecided)) return false;
     give_up(world.sides[1 - s]);
     return true;
   }
 
-  static void check(const World& world) {
+  static void check(const TwoSides& world) {
     for (const std::size_t s : {0u, 1u})
       EXPECT_FALSE(is(world.sides[s], Path::Local) && is(world.sides[1 - s], Path::Roce));
   }
-  void check_end(const World& world) {
+  void check_end(const TwoSides& world) {
     const auto& [low, high] = world.sides;
     EXPECT_EQ(low.match.path(), high.match.path());
     EXPECT_EQ(low.socket, high.socket);
@@ -213,13 +213,13 @@ class EveryOrder {
   }
 
   const std::vector<Move> kMoves{
-      [](World& w, std::size_t s) { return enter(w, s, true); },
-      [](World& w, std::size_t s) { return enter(w, s, false); },
+      [](TwoSides& w, std::size_t s) { return enter(w, s, true); },
+      [](TwoSides& w, std::size_t s) { return enter(w, s, false); },
       arrive,
       hear,
       throw_out,
       packet};
-  std::vector<World> seen_;
+  std::vector<TwoSides> seen_;
 };
 
 TEST(Match, both_ends_agree_in_whatever_order_things_happen) {

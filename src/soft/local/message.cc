@@ -63,12 +63,10 @@ bool is_known(std::uint8_t placement) { return placement <= static_cast<std::uin
 bool is_write(SendOpcode opcode) {
   return opcode == SendOpcode::RdmaWrite || opcode == SendOpcode::RdmaWriteWithImmediate;
 }
-bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
 bool has_immediate(SendOpcode opcode) {
   return opcode == SendOpcode::SendWithImmediate || opcode == SendOpcode::RdmaWriteWithImmediate;
 }
 bool has_remote(SendOpcode opcode) { return is_write(opcode) || opcode >= SendOpcode::RdmaRead; }
-bool carries_payload(SendOpcode opcode) { return opcode < SendOpcode::RdmaRead; }
 // It takes a receive there, which can be solicited.
 bool takes_receive(SendOpcode opcode) { return opcode != SendOpcode::RdmaWrite && carries_payload(opcode); }
 

@@ -123,6 +123,9 @@ struct Response {
   bool operator==(const Response&) const = default;
 };
 
+constexpr bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
+constexpr bool carries_payload(SendOpcode opcode) { return opcode < SendOpcode::RdmaRead; }
+
 // `record`: shared memory, 8-byte aligned, there up to the next multiple of 8, as a ring showed it with a kind of that
 // class. False or nothing when a rule is broken: no honest peer writes that. `request` and `response` are written in
 // place, pieces up to their count.

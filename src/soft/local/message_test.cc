@@ -13,7 +13,7 @@
 namespace verbena::local {
 namespace {
 
-struct alignas(8) Bytes {
+struct alignas(8) MessageBytes {
   std::array<std::byte, 512> all{};
   std::span<std::byte> first(std::size_t n) { return std::span(all).first(n); }
 };
@@ -96,7 +96,7 @@ TEST(Message, every_request_comes_back_as_it_was_sent) {
   RandomMessages random(1);
   for (int i = 0; i < 100'000; ++i) {
     const Request request = random.request();
-    Bytes bytes;
+    MessageBytes bytes;
     emit(request, bytes.all.data());
     EXPECT_EQ(class_of(kind(request)), RecordClass::Request);
     Request parsed;
@@ -109,7 +109,7 @@ TEST(Message, every_response_comes_back_as_it_was_sent) {
   RandomMessages random(2);
   for (int i = 0; i < 100'000; ++i) {
     const Response response = random.response();
-    Bytes bytes;
+    MessageBytes bytes;
     emit(response, bytes.all.data());
     EXPECT_EQ(class_of(kind(response)), RecordClass::Response);
     Response parsed;
@@ -119,7 +119,7 @@ TEST(Message, every_response_comes_back_as_it_was_sent) {
 }
 
 TEST(Message, a_continuation_comes_back_and_is_never_empty) {
-  Bytes bytes;
+  MessageBytes bytes;
   emit(Continuation{7, 100, 8}, bytes.all.data());
   EXPECT_EQ(parse_continuation(bytes.first(108)), (Continuation{7, 100, 8}));
   EXPECT_FALSE(parse_continuation(bytes.first(8)));
@@ -131,7 +131,7 @@ TEST(Message, a_continuation_comes_back_and_is_never_empty) {
 TEST(Message, a_continuation_that_names_bytes_comes_back_and_names_no_more_than_one_turn_can_copy) {
   Continuation named{7, 0, 0, Placement::InMemory, {}};
   named.pieces = {{Piece{0, 5, 99}, Piece{0, kMaxPulledBytes - 5, 7}}, 2};
-  Bytes bytes;
+  MessageBytes bytes;
   emit(named, bytes.all.data());
   EXPECT_EQ(parse_continuation(bytes.first(8 + 32)), named);
   EXPECT_FALSE(parse_continuation(bytes.first(8 + 24)));
@@ -146,7 +146,7 @@ TEST(Message, a_record_cut_or_drawn_out_is_no_message) {
   RandomMessages random(3);
   for (int i = 0; i < 10'000; ++i) {
     const Request request = random.request();
-    Bytes bytes;
+    MessageBytes bytes;
     emit(request, bytes.all.data());
     const std::uint32_t head = head_bytes(request);
     Request parsed;
@@ -173,7 +173,7 @@ Request made(SendOpcode opcode, std::uint32_t length, std::uint32_t payload_byte
 // One field of an honest request made wrong.
 bool taken(Request request, std::size_t at, std::uint8_t value) {
   request.payload_offset = head_bytes(request);
-  Bytes bytes;
+  MessageBytes bytes;
   emit(request, bytes.all.data());
   bytes.all.at(at) = static_cast<std::byte>(value);
   Request parsed;
@@ -228,7 +228,7 @@ TEST(Message, F21_pieces_that_wrap_or_do_not_add_up_are_refused) {
 
 TEST(Message, F21_what_no_responder_writes_is_refused) {
   const auto taken_as = [](RecordKind kind, std::uint8_t code, std::uint8_t placement, std::size_t length) {
-    Bytes bytes;
+    MessageBytes bytes;
     bytes.all[4] = static_cast<std::byte>(code);
     bytes.all[5] = static_cast<std::byte>(placement);
     Response parsed;
@@ -267,7 +267,7 @@ TEST(LocalMessage, a_short_send_is_the_request_that_it_stands_for_and_nothing_el
   std::mt19937_64 random(1);
   int shorts = 0;
   for (int i = 0; i < 200'000; ++i) {
-    Bytes record;
+    MessageBytes record;
     const std::uint32_t bytes = ShortSend::kHeadBytes + static_cast<std::uint32_t>(random() % 100);
     ShortSend send{static_cast<std::uint32_t>(random()), bytes - ShortSend::kHeadBytes, random() % 2 == 0, 0};
     if (send.acknowledges) send.acknowledged = static_cast<std::uint16_t>(random());
@@ -288,7 +288,7 @@ TEST(LocalMessage, a_short_send_is_the_request_that_it_stands_for_and_nothing_el
     EXPECT_EQ(read->length, request.length);
     EXPECT_EQ(read->acknowledges, request.acknowledges);
     EXPECT_EQ(read->acknowledged, request.acknowledged);
-    Bytes emitted;
+    MessageBytes emitted;
     emit(static_cast<const RequestHead&>(request), emitted.all.data());
     EXPECT_EQ(std::memcmp(emitted.all.data(), record.all.data(), ShortSend::kHeadBytes), 0);
   }

@@ -24,7 +24,6 @@ struct Requester::Cut {
 
 namespace {
 
-bool carries_payload(SendOpcode opcode) { return opcode < SendOpcode::RdmaRead; }
 bool may_be_solicited(SendOpcode opcode) { return carries_payload(opcode) && opcode != SendOpcode::RdmaWrite; }
 
 RequestHead head_of(const SendWqe& wqe) {

@@ -23,7 +23,6 @@ namespace {
 
 bool is_send(SendOpcode opcode) { return opcode == SendOpcode::Send || opcode == SendOpcode::SendWithImmediate; }
 bool is_fetch(SendOpcode opcode) { return opcode >= SendOpcode::RdmaRead; }
-bool is_atomic(SendOpcode opcode) { return opcode >= SendOpcode::CompareAndSwap; }
 
 }  // namespace
 

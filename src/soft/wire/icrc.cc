@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/byte_order.h"
+#include "soft/wire/ip.h"
 #include "soft/wire/opcode.h"
 
 namespace verbena::wire {
@@ -15,9 +16,6 @@ namespace {
 // The sum after the eight bytes of ones that stand for the masked LRH.
 constexpr std::uint32_t kAfterLrh = ~0xdebb20e3u;
 
-constexpr std::size_t kIpv4Bytes = 20;
-constexpr std::size_t kIpv6Bytes = 40;
-constexpr std::size_t kUdpBytes = 8;
 constexpr std::uint32_t kPolynomial = 0xedb88320;
 // Of an IPv4 datagram, what follows the identification up to the UDP payload.
 constexpr std::size_t kBytesAfterIdentification = kIpv4Bytes - 6 + kUdpBytes;

@@ -10,9 +10,6 @@
 namespace verbena::wire {
 namespace {
 
-constexpr std::size_t kIpv4Bytes = 20;
-constexpr std::size_t kIpv6Bytes = 40;
-constexpr std::size_t kUdpBytes = 8;
 constexpr std::uint8_t kUdpProtocol = 17;
 
 // Sixteen-bit one's complement sum (RFC 1071), not yet folded. An odd last byte counts as the upper half of a

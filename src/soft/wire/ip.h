@@ -3,6 +3,7 @@
 // payload.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,6 +13,10 @@
 #include "soft/wire/path.h"
 
 namespace verbena::wire {
+
+inline constexpr std::size_t kIpv4Bytes = 20;  // the headers
+inline constexpr std::size_t kIpv6Bytes = 40;
+inline constexpr std::size_t kUdpBytes = 8;
 
 struct IpDatagram {
   Path path;

@@ -45,9 +45,6 @@ struct Foreign {
   Side side;
 };
 
-// Queue pair numbers are of a seed.
-Endpoint foreign_endpoint() { return Side(2).endpoint(); }
-
 TEST(HubInAFolder, two_networks_share_memory) {
   const TestFolder folder;
   const Endpoint foreign = foreign_endpoint();

@@ -775,12 +775,6 @@ TEST(Hub, who_asks_as_another_user_gets_no_answer_and_no_path) {
 
 // ---- A peer that dies at any moment of the handshake.
 
-void turn_until(const std::function<bool()>& done, std::initializer_list<Side*> sides) {
-  for (int turns = 0; !done() && turns < 10'000; ++turns)
-    for (Side* side : sides) side->turn();
-  EXPECT_TRUE(done());
-}
-
 int shake_hands(const Endpoint& peer) {
   Side side(2);
   side.connect(peer);

@@ -26,12 +26,6 @@ using verbena::local::Endpoint;
 using verbena::local::Lend;
 using verbena::local::Want;
 
-// Queue pair numbers are of a seed.
-const Endpoint& foreign_endpoint() {
-  static const Endpoint endpoint = Side(2).endpoint();
-  return endpoint;
-}
-
 // What side 2, of another user, says that connects and writes 100 times 7.
 std::string connect_and_write(const Side& keeper, const std::vector<uid_t>& users) {
   Side side(2, false, {}, {}, {}, users);

@@ -24,7 +24,7 @@ using verbena::local::Sleeper;
 using verbena::local::WakeMemory;
 using verbena::local::Waker;
 
-constexpr std::uint32_t kCapacity = 1024;
+constexpr std::uint32_t kSweptCapacity = 1024;
 constexpr std::uint64_t kBatch = 3;
 constexpr int kKillPoints = 10'000;
 constexpr std::uint64_t kRecords = 60;  // at least: the ring goes round some times
@@ -42,7 +42,7 @@ bool produce(RingProducer& ring, std::uint64_t number) {
   return true;
 }
 
-bool is_whole(RingConsumer& ring, const Record& record, std::uint64_t number) {
+bool is_record(RingConsumer& ring, const Record& record, std::uint64_t number) {
   if (record.payload_bytes != length_of(number)) return false;
   for (std::uint32_t i = 0; i < record.payload_bytes; i += 8)
     if (std::memcmp(ring.memory().data() + record.offset + i, &number, sizeof number) != 0) return false;
@@ -52,7 +52,7 @@ bool is_whole(RingConsumer& ring, const Record& record, std::uint64_t number) {
 // Takes all there is. False when something is not what comes next.
 bool consume(RingConsumer& ring, std::uint64_t& number) {
   while (const auto record = ring.peek()) {
-    if (!is_whole(ring, *record, number)) return false;
+    if (!is_record(ring, *record, number)) return false;
     ring.pop();
     ++number;
   }
@@ -69,7 +69,7 @@ class KillSweep : public ::testing::Test {
     // The child shall have it, as another process would by mapping it.
     ASSERT_EQ(::madvise(segment_.memory().data(), segment_.memory().size(), MADV_DOFORK), 0);
   }
-  RingMemory ring() const { return {segment_.memory().data() + kWriterBytes, kCapacity}; }
+  RingMemory ring() const { return {segment_.memory().data() + kWriterBytes, kSweptCapacity}; }
   WakeMemory wake() const { return WakeMemory(segment_.memory().data()); }
   void clear() { std::memset(segment_.memory().data(), 0, segment_.memory().size()); }
 
@@ -134,7 +134,7 @@ TEST_F(KillSweep, F16_a_killed_producer_leaves_what_it_had_published) {
     RingConsumer before(ring());
     std::uint64_t seen = 0;
     while (const auto record = before.peek()) {
-      ASSERT_TRUE(is_whole(before, *record, seen));
+      ASSERT_TRUE(is_record(before, *record, seen));
       before.pop();
       ++seen;
     }

@@ -23,10 +23,10 @@ using verbena::local::RingConsumer;
 using verbena::local::RingMemory;
 using verbena::local::RingProducer;
 
-constexpr std::uint32_t kCapacity = 4096;
+constexpr std::uint32_t kOfferedCapacity = 4096;
 
 Hello some_hello() {
-  return {kCapacity, {Gid::from_ipv4(127, 0, 0, 1), Qpn{0x11}}, {Gid::from_ipv4(127, 0, 0, 2), Qpn{0x22}}};
+  return {kOfferedCapacity, {Gid::from_ipv4(127, 0, 0, 1), Qpn{0x11}}, {Gid::from_ipv4(127, 0, 0, 2), Qpn{0x22}}};
 }
 
 PeerSocket adopted(Descriptor& socket) {
@@ -80,10 +80,10 @@ std::array<std::byte, kHelloBytes> hello_bytes() {
 }
 
 // Sends numbered records until nobody takes them any more.
-int produce_for_ever(PeerSocket peer) {
-  auto segment = Segment::create(layout_of(kCapacity).bytes);
+int offer_and_produce_for_ever(PeerSocket peer) {
+  auto segment = Segment::create(layout_of(kOfferedCapacity).bytes);
   if (!segment || !peer.send(some_hello(), segment->descriptor())) return 1;
-  RingProducer ring(RingMemory(segment->memory().data() + layout_of(kCapacity).opener_ring, kCapacity));
+  RingProducer ring(RingMemory(segment->memory().data() + layout_of(kOfferedCapacity).opener_ring, kOfferedCapacity));
   for (std::uint64_t number = 0;;) {
     const auto at = ring.try_reserve(1, 64);
     if (!at) continue;
@@ -97,18 +97,18 @@ TEST(PeerSocket, F8_of_a_peer_that_is_killed_whole_records_remain_and_its_end_is
     auto ends = socket_pair();
     TestProcess process([&ends] {
       ends[0] = Descriptor();
-      return produce_for_ever(adopted(ends[1]));
+      return offer_and_produce_for_ever(adopted(ends[1]));
     });
     ends[1] = Descriptor();
     PeerSocket peer = adopted(ends[0]);
     auto offer = receive(peer);
     ASSERT_TRUE(offer) << offer.error().to_string();
     EXPECT_EQ((*offer)->hello, some_hello());
-    auto segment = Segment::accept(std::move((*offer)->segment), layout_of(kCapacity).bytes);
+    auto segment = Segment::accept(std::move((*offer)->segment), layout_of(kOfferedCapacity).bytes);
     ASSERT_TRUE(segment) << segment.error().to_string();
     EXPECT_FALSE(peer.has_hung_up());
 
-    RingConsumer ring(RingMemory(segment->memory().data() + layout_of(kCapacity).opener_ring, kCapacity));
+    RingConsumer ring(RingMemory(segment->memory().data() + layout_of(kOfferedCapacity).opener_ring, kOfferedCapacity));
     std::uint64_t expected = 0;
     bool dead = false;
     for (;;) {

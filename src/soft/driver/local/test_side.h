@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -155,5 +157,17 @@ struct Side {
   core::MemoryRegion region;
   Nic::CreatedQp qp;
 };
+
+// Where side 2 will be in another process: queue pair numbers are of a seed.
+inline const verbena::local::Endpoint& foreign_endpoint() {
+  static const verbena::local::Endpoint endpoint = Side(2).endpoint();
+  return endpoint;
+}
+
+inline void turn_until(const std::function<bool()>& done, std::initializer_list<Side*> sides) {
+  for (int turns = 0; !done() && turns < 1'000'000; ++turns)
+    for (Side* side : sides) side->turn();
+  EXPECT_TRUE(done());
+}
 
 }  // namespace verbena::soft::local

@@ -103,12 +103,6 @@ inline std::uint64_t first_grant(std::byte* segment) {
 inline bool is_granted(std::byte* segment) { return first_grant(segment) != 0; }
 inline bool is_ending(std::byte* segment) { return (first_grant(segment) & verbena::local::kEnding) != 0; }
 
-inline void turn_until(const std::function<bool()>& done, std::initializer_list<Side*> sides) {
-  for (int turns = 0; !done() && turns < 1'000'000; ++turns)
-    for (Side* side : sides) side->turn();
-  EXPECT_TRUE(done());
-}
-
 // ---- Who lends a region, and who uses it.
 
 struct Deed {

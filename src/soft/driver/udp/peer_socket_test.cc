@@ -17,7 +17,7 @@ namespace {
 using namespace testing;
 
 const Gid kHere = Gid::from_ipv4(10, 77, 0, 1), kThere = Gid::from_ipv4(10, 77, 0, 2);
-constexpr unsigned kMany = 400;
+constexpr unsigned kDatagrams = 400;
 
 class PeerSocketTest : public SharedAddressTest {
  protected:
@@ -101,12 +101,12 @@ TEST_F(PeerSocketTest, what_comes_from_one_peer_comes_by_it_and_in_order) {
   Here here(kHere);
   const There there;
   ASSERT_GE(here.shared->peer_fd(), 0);
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
-  EXPECT_GT(here.connected(), kMany / 2);
-  EXPECT_LT(here.connected(), kMany);
+  EXPECT_GT(here.connected(), kDatagrams / 2);
+  EXPECT_LT(here.connected(), kDatagrams);
 }
 
 // It leads there in the middle of what waits.
@@ -129,7 +129,7 @@ TEST_F(PeerSocketTest, what_came_before_is_read_before) {
 TEST_F(PeerSocketTest, others_are_read_as_well_and_another_may_take_its_place) {
   Here here(kHere);
   const There one, other;
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     one.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
@@ -141,11 +141,11 @@ TEST_F(PeerSocketTest, others_are_read_as_well_and_another_may_take_its_place) {
   std::sort(both.begin(), both.end());
   EXPECT_EQ(both, numbers(0, 100));
   const std::uint64_t before = here.connected();
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     other.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
-  EXPECT_GT(here.connected(), before + kMany / 2);
+  EXPECT_GT(here.connected(), before + kDatagrams / 2);
   one.send(7);
   EXPECT_EQ(here.read(1), numbers(7, 8));
 }
@@ -166,7 +166,7 @@ TEST_F(PeerSocketTest, what_icmp_says_to_it_is_read) {
 TEST_F(PeerSocketTest, it_is_left_when_much_comes_at_once) {
   Here here(kHere);
   const There there;
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
@@ -183,7 +183,7 @@ TEST_F(PeerSocketTest, it_is_left_when_much_comes_at_once) {
 TEST_F(PeerSocketTest, it_ends_without_a_loss_when_the_address_is_shared) {
   std::optional<Here> here(kHere);
   const There there;
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here->read(1), numbers(i, i + 1));
   }
@@ -193,7 +193,7 @@ TEST_F(PeerSocketTest, it_ends_without_a_loss_when_the_address_is_shared) {
   EXPECT_LT(second.shared->peer_fd(), 0);
   for (unsigned i = 50; i < 100; ++i) there.send(i);
   EXPECT_EQ(here->read(100), numbers(0, 100));
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here->read(1), numbers(i, i + 1));
   }
@@ -207,13 +207,13 @@ TEST_F(PeerSocketTest, a_process_joins_while_it_is_there) {
   Member guest(kHere, Member::When::Later);
   Here here(kHere);
   const There there;
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
   guest.come();
   ASSERT_TRUE(guest.is_in()) << guest.greeting;
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
@@ -223,11 +223,11 @@ TEST_F(PeerSocketTest, there_is_one_on_loopback) {
   const Gid address = Gid::from_ipv4(127, 0, 0, 77);
   Here here(address);
   const There there(Gid::from_ipv4(127, 0, 0, 78), address);
-  for (unsigned i = 0; i < kMany; ++i) {
+  for (unsigned i = 0; i < kDatagrams; ++i) {
     there.send(i);
     ASSERT_EQ(here.read(1), numbers(i, i + 1));
   }
-  EXPECT_GT(here.connected(), kMany / 2);
+  EXPECT_GT(here.connected(), kDatagrams / 2);
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ Result<std::vector<Descriptor>> make_others(const LocalAddress& local) {
 
 // A socket of ours that was there until just now may be held for a moment more, by a child that begins another program.
 int bind_patiently(int fd, const LocalAddress& local) {
-  constexpr int kTries = 50;
+  constexpr int kBindTries = 50;
   int error = bind_to(fd, local, wire::kRocePort);
-  for (int i = 0; i < kTries && error == EADDRINUSE; ++i) {
+  for (int i = 0; i < kBindTries && error == EADDRINUSE; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     error = bind_to(fd, local, wire::kRocePort);
   }

@@ -12,14 +12,16 @@
 #include "base/random.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/socket_address.h"
-#include "soft/driver/udp/test_network.h"
+#include "soft/driver/udp/test_member.h"
+#include "soft/driver/udp/test_sockets.h"
 #include "soft/wire/mad.h"
 
 namespace verbena::soft::udp {
 namespace {
 
 using wire::CmAttribute;
-using Bytes = std::vector<std::byte>;
+using testing::Bytes;
+using testing::kTcp;
 
 Bytes data_packet(std::uint32_t qpn) {
   Bytes bytes(64);
@@ -72,8 +74,6 @@ class Group {
   std::vector<Descriptor> sockets_;
   Descriptor sender_;
 };
-
-constexpr std::uint64_t kTcp = 0x0106'0000;
 
 class Steering : public ::testing::TestWithParam<const char*> {
  protected:

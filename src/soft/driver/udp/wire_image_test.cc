@@ -22,8 +22,8 @@ using testing::open_at;
 using testing::TestNetwork;
 using testing::TrainBuilder;
 
-const Gid kHere = Gid::from_ipv4(10, 99, 0, 1);
-const Gid kThere = Gid::from_ipv4(10, 99, 0, 2);
+const Gid kHere4 = Gid::from_ipv4(10, 99, 0, 1);
+const Gid kThere4 = Gid::from_ipv4(10, 99, 0, 2);
 const Gid kHere6 = Gid::parse("fd00:99::1").value();
 const Gid kThere6 = Gid::parse("fd00:99::2").value();
 
@@ -49,7 +49,7 @@ class WireImage : public ::testing::Test {
     const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
     std::strncpy(request.ifr_name, kName, IFNAMSIZ - 1);
-    const SocketAddress address(kHere, 0, 0);
+    const SocketAddress address(kHere4, 0, 0);
     std::memcpy(&request.ifr_addr, &address.v4, sizeof address.v4);
     ASSERT_EQ(::ioctl(socket.get(), SIOCSIFADDR, &request), 0);
     const SocketAddress mask(Gid::from_ipv4(255, 255, 255, 0), 0, 0);
@@ -111,12 +111,12 @@ Bytes image(wire::Path path, unsigned identification, const Bytes& payload, bool
 }
 
 TEST_F(WireImage, ipv4_datagrams_carry_identification_zero_and_do_not_fragment) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   EXPECT_EQ(sockets.path_mtu(), 4'096u);
   TrainBuilder builder(sockets);
-  for (unsigned source = 0; source < sockets.sources(); ++source) builder.add(kThere, 300, 300, source);
-  builder.add(kThere, 4'148, 4'148, 3).path.traffic_class = 106;
-  builder.add(kThere, 21, 21, 3).path.hop_limit = 3;
+  for (unsigned source = 0; source < sockets.sources(); ++source) builder.add(kThere4, 300, 300, source);
+  builder.add(kThere4, 4'148, 4'148, 3).path.traffic_class = 106;
+  builder.add(kThere4, 21, 21, 3).path.hop_limit = 3;
   ASSERT_EQ(sockets.send(builder.trains()), builder.trains().size());
   const auto captured = capture(builder.trains().size());
   ASSERT_EQ(captured.size(), builder.trains().size());
@@ -130,11 +130,11 @@ TEST_F(WireImage, ipv4_datagrams_carry_identification_zero_and_do_not_fragment) 
 }
 
 TEST_F(WireImage, ipv4_train_counts_its_identification_up_from_zero) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   ASSERT_GT(sockets.max_segments(), 1u);
   TrainBuilder builder(sockets);
-  builder.add(kThere, 14 * 4'124 + 16, 4'124);
-  builder.add(kThere, 2'500, 1'000).path.traffic_class = 2;
+  builder.add(kThere4, 14 * 4'124 + 16, 4'124);
+  builder.add(kThere4, 2'500, 1'000).path.traffic_class = 2;
   ASSERT_EQ(sockets.send(builder.trains()), 2u);
   const auto captured = capture(18);
   ASSERT_EQ(captured.size(), 18u);
@@ -158,7 +158,7 @@ std::vector<unsigned> identifications_of(const std::vector<Bytes>& captured) {
   }
   return all;
 }
-OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t segment, const Gid& to = kThere) {
+OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t segment, const Gid& to = kThere4) {
   OutTrain& out = builder.add(to, bytes, segment);
   std::span<std::byte> rest{static_cast<std::byte*>(out.pieces[0].iov_base), bytes};
   for (std::uint16_t i = 0; !rest.empty(); ++i) {
@@ -170,7 +170,7 @@ OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t se
   return out;
 }
 
-constexpr std::size_t kMany = 100;  // more than it takes to connect
+constexpr std::size_t kToConnect = 100;  // more than it takes
 
 std::size_t send_one_by_one(SocketSet& sockets, TrainBuilder& builder) {
   std::size_t sent = 0;
@@ -179,12 +179,12 @@ std::size_t send_one_by_one(SocketSet& sockets, TrainBuilder& builder) {
 }
 
 TEST_F(WireImage, ipv4_small_trains_to_one_peer_count_on_and_their_icrcs_say_so) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i);
-  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
-  const std::vector<unsigned> seen = identifications_of(capture(kMany));
-  ASSERT_EQ(seen.size(), kMany);
+  for (unsigned i = 0; i < kToConnect; ++i) add_with_icrc(builder, 16 + i, 16 + i);
+  ASSERT_EQ(send_one_by_one(sockets, builder), kToConnect);
+  const std::vector<unsigned> seen = identifications_of(capture(kToConnect));
+  ASSERT_EQ(seen.size(), kToConnect);
   const auto first = std::find_if(seen.begin(), seen.end(), [](unsigned i) { return i != 0; });
   ASSERT_LT(first, seen.end() - 2) << "none left by a connected socket";
   for (auto next = first + 1; next != seen.end(); ++next) EXPECT_EQ(*next, (next[-1] + 1) & 0xffff);
@@ -205,13 +205,13 @@ TEST_F(WireImage, ipv4_small_trains_to_one_peer_count_on_and_their_icrcs_say_so)
 }
 
 TEST_F(WireImage, ipv4_small_trains_to_one_peer_after_another_count_on_for_each) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   std::uint64_t before = 0;
-  for (const Gid& peer : {kThere, Gid::from_ipv4(10, 99, 0, 3), kThere}) {
+  for (const Gid& peer : {kThere4, Gid::from_ipv4(10, 99, 0, 3), kThere4}) {
     TrainBuilder builder(sockets);
-    for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 60, 60, peer);
-    ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
-    EXPECT_EQ(identifications_of(capture(kMany)).size(), kMany);
+    for (unsigned i = 0; i < kToConnect; ++i) add_with_icrc(builder, 60, 60, peer);
+    ASSERT_EQ(send_one_by_one(sockets, builder), kToConnect);
+    EXPECT_EQ(identifications_of(capture(kToConnect)).size(), kToConnect);
     const std::uint64_t connected = sockets.counters().sent_connected;
     EXPECT_GT(connected, before + 20);
     before = connected;
@@ -221,20 +221,20 @@ TEST_F(WireImage, ipv4_small_trains_to_one_peer_after_another_count_on_for_each)
 TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_reported) {
   SocketOptions options;
   options.report_ip_fields = true;
-  SocketSet sockets = open_at(kHere, options);
+  SocketSet sockets = open_at(kHere4, options);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i);
-  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
-  EXPECT_EQ(identifications_of(capture(kMany)), std::vector<unsigned>(kMany, 0));
+  for (unsigned i = 0; i < kToConnect; ++i) add_with_icrc(builder, 16 + i, 16 + i);
+  ASSERT_EQ(send_one_by_one(sockets, builder), kToConnect);
+  EXPECT_EQ(identifications_of(capture(kToConnect)), std::vector<unsigned>(kToConnect, 0));
   EXPECT_EQ(sockets.counters().sent_connected, 0u);
 }
 
 TEST_F(WireImage, what_options_do_not_say_leaves_by_no_connected_socket) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < kMany; ++i) add_with_icrc(builder, 16 + i, 16 + i).path.traffic_class = 4;
-  ASSERT_EQ(send_one_by_one(sockets, builder), kMany);
-  for (const Bytes& bytes : capture(kMany)) {
+  for (unsigned i = 0; i < kToConnect; ++i) add_with_icrc(builder, 16 + i, 16 + i).path.traffic_class = 4;
+  ASSERT_EQ(send_one_by_one(sockets, builder), kToConnect);
+  for (const Bytes& bytes : capture(kToConnect)) {
     wire::IpDatagram datagram;
     ASSERT_EQ(wire::parse_ip(bytes, datagram), wire::DropReason::None);
     EXPECT_EQ(datagram.path.traffic_class, 4);
@@ -257,11 +257,11 @@ TEST_F(WireImage, ipv6_train_is_as_we_would_write_it) {
 }
 
 TEST_F(WireImage, receives_what_a_peer_sends_with_any_identification_and_no_checksum) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   sockets.report_ip_fields(true);
   wire::Path path;
-  path.source = kThere;
-  path.destination = kHere;
+  path.source = kThere4;
+  path.destination = kHere4;
   path.source_port = 58'995;
   path.traffic_class = 0x6b;
   path.hop_limit = 9;
@@ -301,7 +301,7 @@ std::uint16_t internet_checksum(std::span<const std::byte> bytes) {
 Bytes fragmentation_needed(const Gid& router, const Bytes& about, std::uint16_t mtu) {
   wire::Path outer;
   outer.source = router;
-  outer.destination = kHere;
+  outer.destination = kHere4;
   Bytes bytes = image(outer, 0, Bytes(28), false);
   store_u8(&bytes[9], 1);
   store_be16(&bytes[10], 0);
@@ -317,9 +317,9 @@ Bytes fragmentation_needed(const Gid& router, const Bytes& about, std::uint16_t 
 }
 
 TEST_F(WireImage, router_with_a_smaller_mtu_is_told_by_peer_and_costs_nobody_a_train) {
-  SocketSet sockets = open_at(kHere);
+  SocketSet sockets = open_at(kHere4);
   TrainBuilder first(sockets);
-  first.add(kThere, 4'148, 4'148);
+  first.add(kThere4, 4'148, 4'148);
   ASSERT_EQ(sockets.send(first.trains()), 1u);
   const auto left = capture(1);
   ASSERT_EQ(left.size(), 1u);
@@ -329,12 +329,12 @@ TEST_F(WireImage, router_with_a_smaller_mtu_is_told_by_peer_and_costs_nobody_a_t
 
   TrainBuilder second(sockets);
   second.add(Gid::from_ipv4(10, 99, 0, 3), 4'148, 4'148);
-  second.add(kThere, 4'148, 4'148);  // the path MTU is the peer's affair: nothing is cut or held back
+  second.add(kThere4, 4'148, 4'148);  // the path MTU is the peer's affair: nothing is cut or held back
   ASSERT_EQ(sockets.send(second.trains()), 2u);
   EXPECT_EQ(capture(2).size(), 2u);
   const auto error = sockets.poll_error();
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->peer, kThere);
+  EXPECT_EQ(error->peer, kThere4);
   EXPECT_EQ(error->error, EMSGSIZE);
   EXPECT_EQ(error->mtu, 1'400u);
   EXPECT_TRUE(error->from_network);
@@ -395,26 +395,26 @@ class SilentNeighbour : public WireImage {
 TEST_F(SilentNeighbour, full_socket_keeps_the_rest_for_a_later_send_and_repeats_nothing) {
   SocketOptions options;
   options.send_buffer_bytes = 32'768;
-  SocketSet sockets = open_at(kHere, options);
-  fill_and_release(sockets, kThere, true);
+  SocketSet sockets = open_at(kHere4, options);
+  fill_and_release(sockets, kThere4, true);
 }
 
 TEST_F(SilentNeighbour, train_taken_apart_goes_on_where_a_full_socket_stopped_it) {
   SocketOptions options;
   options.send_buffer_bytes = 32'768;
-  SocketSet sockets = open_at(kHere, options);
+  SocketSet sockets = open_at(kHere4, options);
   const int one = 1;
   ASSERT_EQ(::setsockopt(sockets.send_fd(0), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one), 0);
-  fill_and_release(sockets, kThere, false);
+  fill_and_release(sockets, kThere4, false);
 }
 
 TEST_F(SilentNeighbour, full_socket_does_not_hold_up_another) {
   SocketOptions options;
   options.send_buffer_bytes = 4'608;
-  SocketSet sockets = open_at(kHere, options);
+  SocketSet sockets = open_at(kHere4, options);
   TrainBuilder builder(sockets);
-  for (unsigned i = 0; i < 20; ++i) builder.add(kThere, 14'000, 1'000, 1);
-  OutTrain& last = builder.add(kThere, 14'000, 1'000, 2);
+  for (unsigned i = 0; i < 20; ++i) builder.add(kThere4, 14'000, 1'000, 1);
+  OutTrain& last = builder.add(kThere4, 14'000, 1'000, 2);
   EXPECT_LT(sockets.send(builder.trains()), 21u);
   EXPECT_TRUE(last.finished);
 }
