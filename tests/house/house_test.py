@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A check that cannot fail is worthless: each rule is shown a small tree that breaks it, and must say so."""
 
+import json
 import os
 import sys
 import tempfile
@@ -264,6 +265,32 @@ class Tidy(unittest.TestCase):
 
     def test_names_of_the_house_are_clean_and_remembered(self):
         self.assertEqual(self.run_tidy("post_send", "depth_", "kLimit"), 0)
+
+    def look_at(self, files, commands):
+        with tempfile.TemporaryDirectory() as root:
+            write(root, {**files, "build/compile_commands.json": commands(root)})
+            with open(os.path.join(tidy.HERE, "..", "..", ".clang-tidy"), encoding="utf-8") as config:
+                write(root, {".clang-tidy": config.read()})
+            return tidy.check(root, os.path.join(root, "build"), jobs=1)
+
+    def test_sources_of_a_folder_are_read_as_one_and_each_is_remembered(self):
+        files = {"src/a.cc": SPDX + "namespace {\nint one() { return 1; }\n}\nint a() { return one(); }\n",
+                 "src/b.cc": SPDX + "namespace {\nint two() { return 2; }\n}\nint b() { return two(); }\n"}
+
+        def all_files(root):
+            return json.dumps([json.loads(tidy.one_command(root, path))[0] for path in files])
+
+        def joined(root):
+            together = "build/lib.dir/Unity/unity_0_cxx.cxx"
+            write(root, {together: "".join(f'#include "{root}/{path}"\n' for path in files)})
+            return tidy.one_command(root, together)
+
+        self.assertEqual(self.look_at(files, all_files), (2, 0, 0))
+        self.assertEqual(self.look_at(files, joined), (2, 0, 0))
+        files["src/b.cc"] = files["src/b.cc"].replace("two", "one")  # a name that the other file has
+        self.assertGreater(self.look_at(files, all_files).violations, 0)
+        files["src/b.cc"] = files["src/b.cc"].replace("one", "Two")
+        self.assertGreater(self.look_at(files, joined).violations, 0)
 
     def test_other_names_are_reported(self):
         self.assertGreater(self.run_tidy("postSend", "depth_", "kLimit"), 0)
