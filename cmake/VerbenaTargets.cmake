@@ -62,6 +62,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64
   endif()
 endif()
 
+# verbena_join(TARGETS...): compiles their sources together. Most of a compiler's time goes to what all of them include.
+# What one keeps to itself has a name that none of the others has; tests/house/tidy.py reads a folder so, too.
+function(verbena_join)
+  set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+endfunction()
+# Layers in the sanitized trees alone: elsewhere a source that leans on its neighbour's includes is found out.
+option(VERBENA_JOIN_TESTS "Compile the sources of a test program together" OFF)
+option(VERBENA_JOIN_LAYERS "Compile the sources of a layer together" OFF)
+
 # verbena_layer(NAME DEPENDS libs... [LINK libs...] [OUTSIDE])
 # Library verbena_NAME from every *.cc of this folder that is not a test; test program NAME_test from every *_test.cc.
 # It becomes a part of libverbena, unless it stands OUTSIDE.
@@ -77,6 +86,9 @@ function(verbena_layer name)
     set_target_properties(verbena_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     # Nobody puts another function in the place of one of ours: within a file they are inlined all the same.
     target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition ${VERBENA_TUNING} ${VERBENA_LTO_COMPILE})
+    if(VERBENA_JOIN_LAYERS)
+      verbena_join(verbena_${name})
+    endif()
     if(NOT arg_OUTSIDE)
       set_property(GLOBAL APPEND PROPERTY VERBENA_LAYERS verbena_${name})
     endif()
@@ -89,16 +101,25 @@ function(verbena_layer name)
   endif()
 endfunction()
 
-# verbena_sample_for_threads(TESTS...): ThreadSanitizer sees every fifth of what they test; they have one thread mostly.
-# Five has no factor in common with the number of messaging's kinds: each is among them.
-function(verbena_sample_for_threads)
-  if(VERBENA_SANITIZE STREQUAL thread)
+# verbena_sample(TESTS...): a sanitizer sees every fifth of what they test. They do the same in a great many ways, and
+# the release tree does them all. Five has no factor in common with the number of messaging's kinds: each is among them.
+function(verbena_sample)
+  if(VERBENA_SANITIZE)
     set_tests_properties(${ARGN} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=5;GTEST_SHARD_INDEX=0")
+  endif()
+endfunction()
+
+# verbena_without_models(TESTS...): a model is one thread, in which ThreadSanitizer has nothing to find.
+function(verbena_without_models)
+  if(VERBENA_SANITIZE STREQUAL thread)
+    set_tests_properties(${ARGN} PROPERTIES ENVIRONMENT "GTEST_FILTER=-*Model*.*")
   endif()
 endfunction()
 
 # verbena_test(NAME SOURCES files... LINK libs... [LABELS labels...]): one gtest program, one ctest entry.
 set(VERBENA_TEST_TIMEOUT 900)
+# A test computes little itself, and makes a compiler do much. But for models, which visit millions of states.
+set(VERBENA_MODEL_TESTS ring_test local_test)
 # They begin first, and two cores end together.
 set(VERBENA_LONG_TESTS
   messaging_virtual_faults_test messaging_faults_test ring_test local_test messaging_protocols_test udp_test faults_test
@@ -113,6 +134,12 @@ function(verbena_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE
     ${arg_LINK} verbena_options verbena_test_main GTest::gmock GTest::gtest Threads::Threads)
+  if(NOT VERBENA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT name IN_LIST VERBENA_MODEL_TESTS)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og>)
+  endif()
+  if(VERBENA_JOIN_TESTS)
+    verbena_join(${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT ${VERBENA_TEST_TIMEOUT})
   list(FIND VERBENA_LONG_TESTS ${name} place)
