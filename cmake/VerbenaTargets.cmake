@@ -88,6 +88,8 @@ function(verbena_layer name)
     target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition ${VERBENA_TUNING} ${VERBENA_LTO_COMPILE})
     if(VERBENA_JOIN_LAYERS)
       verbena_join(verbena_${name})
+      # g++ takes a joined source for a header; the real ones are looked at where layers are not joined.
+      target_compile_options(verbena_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
     endif()
     if(NOT arg_OUTSIDE)
       set_property(GLOBAL APPEND PROPERTY VERBENA_LAYERS verbena_${name})
