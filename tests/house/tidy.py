@@ -59,8 +59,8 @@ def joined(source):
 def flags(command):
     """A compile command without its files."""
     words = shlex.split(command)
-    named = {i + 1 for i, word in enumerate(words) if word in ("-o", "-c", "-include")}
-    return tuple(word for i, word in enumerate(words) if i not in named and word not in ("-o", "-c", "-include"))
+    named = {i + 1 for i, word in enumerate(words) if word in ("-o", "-c")}
+    return tuple(word for i, word in enumerate(words) if i not in named and word not in ("-o", "-c"))
 
 
 def batches(commands, paths):
@@ -88,8 +88,7 @@ def look(root, folder, command, paths):
         file.writelines(f'#include "{os.path.join(root, path)}"\n' for path in paths)
     ran = subprocess.run(
         ["clang-tidy", "--quiet", f"--config-file={os.path.join(root, '.clang-tidy')}", source, "--",
-         *flags(command)[1:], "-Wno-unknown-warning-option", "-Wno-ignored-optimization-argument",
-         "-Wno-pragma-once-outside-header"],
+         *flags(command)[1:], "-Wno-unknown-warning-option", "-Wno-ignored-optimization-argument"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False, cwd=root)
     # A name without a place is one the compiler made up (the type of a requires expression): nobody can mend it.
     if ran.returncode == 0 or PLACELESS.sub("", ran.stdout).strip() == "":
