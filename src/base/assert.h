@@ -4,8 +4,8 @@
 #pragma once
 
 namespace verbena {
-[[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
-[[noreturn]] void misused(const char* words);
+[[noreturn, gnu::cold]] void assertion_failed(const char* expression, const char* file, int line);
+[[noreturn, gnu::cold]] void misused(const char* words);
 }  // namespace verbena
 
 #define VERBENA_ASSERT(expression)                            \

@@ -49,8 +49,8 @@ class OwnerLock {
   static constexpr std::uint32_t kHeld = 1;
   static constexpr std::uint32_t kWaiter = 2;  // each of those that wait
 
-  void wait_and_lock();
-  void wake_one();
+  [[gnu::cold]] void wait_and_lock();
+  [[gnu::cold]] void wake_one();
 
   const bool shared_;
   std::atomic<std::uint32_t> word_{0};

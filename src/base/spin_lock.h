@@ -15,7 +15,7 @@ class SpinLock {
   void unlock() { flag_.store(false, std::memory_order_release); }
 
  private:
-  void wait();  // spins on the shared line, then yields the processor
+  [[gnu::cold]] void wait();  // spins on the shared line, then yields the processor
   std::atomic<bool> flag_{false};
 };
 

@@ -90,7 +90,7 @@ class QueuePair {
   // what was taken; that no more will be is said once.
   [[gnu::cold]] void enter_error(std::optional<AsyncEventType> event);
   // Flushes what was posted meanwhile; only in ERR.
-  void flush();
+  [[gnu::cold]] void flush();
   // A receive that was taken for a message that will never end; flushed before the queue.
   struct OpenReceive {
     bool open = false;
@@ -103,8 +103,8 @@ class QueuePair {
  private:
   void follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed);
   void apply(const QueuePairAttributes& values, AttributeMask mask);
-  void flush_sends();
-  void flush_receives();
+  [[gnu::cold]] void flush_sends();
+  [[gnu::cold]] void flush_receives();
 
   const Qpn qpn_;
   const QueuePairInit init_;

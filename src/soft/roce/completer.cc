@@ -325,11 +325,6 @@ void Completer::handle_atomic_response(Instant now, const wire::Packet& packet) 
   advance_unacked(now, psn + 1);
 }
 
-Instant Completer::deadline() const {
-  if (state_.rnr_waiting) return state_.rnr_until;
-  return std::min(state_.retransmit_at, state_.period_end);
-}
-
 void Completer::handle_timeout(Instant now) {
   if (state_.rnr_waiting) {
     if (now < state_.rnr_until) return;

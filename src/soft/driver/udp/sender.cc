@@ -119,26 +119,32 @@ void Sender::give_up_connection(std::size_t source, SocketCounters& counters) {
   read_errors_of(source, counters);
   Habit& habit = habits_[source];
   habit.socket.reset();
+  habit.leads_there = false;
   habit.count = 0;
   habit.patience = std::min(4 * habit.patience, kMostPatience);
 }
 
-std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, SocketCounters& counters) {
-  Habit& habit = habits_[train.source_index];
-  if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket)};
-  if (habit.count < habit.patience) {
-    ++habit.count;
-    return std::nullopt;
-  }
+void Sender::connect(Habit& habit, const OutTrain& train, SocketCounters& counters) {
   check(train);
   if (!habit.socket || !habit.socket->leads_to(train.path)) {
     read_errors_of(train.source_index, counters);
     habit.socket.reset();  // there is one beside another at most
     habit.socket = ConnectedSocket::open(fd(train.source_index), local_, options_, train.path);
   }
+  habit.leads_there = habit.socket.has_value();
+}
+
+std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, SocketCounters& counters) {
+  Habit& habit = habits_[train.source_index];
+  if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
+  if (habit.count < habit.patience) {
+    ++habit.count;
+    return std::nullopt;
+  }
+  if (!habit.leads_there) connect(habit, train, counters);
   auto sent = ConnectedSocket::Sent::No;
   const iovec& piece = train.pieces[0];
-  if (habit.socket) {
+  if (habit.leads_there) {
     ++counters.send_calls;
     sent = habit.socket->send({static_cast<std::byte*>(piece.iov_base), piece.iov_len}, train.segment_bytes);
   }

@@ -89,22 +89,25 @@ class Sender {
     unsigned count = 0;  // of such trains in a row
     unsigned patience = kSmallBeforeConnecting;
     std::optional<ConnectedSocket> socket;
+    bool leads_there = false;  // that one, by that path
   };
 
   bool is_small(const OutTrain& train) const;
   // Nothing: it goes as others do.
   std::optional<ConnectedSocket::Sent> send_connected(OutTrain& train, SocketCounters& counters);
-  void give_up_connection(std::size_t source, SocketCounters& counters);
+  [[gnu::cold]] void connect(Habit& habit, const OutTrain& train, SocketCounters& counters);
+  [[gnu::cold]] void give_up_connection(std::size_t source, SocketCounters& counters);
   bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);
   bool flush(std::size_t source, std::size_t count, SocketCounters& counters);
-  bool send_singles(std::size_t source, OutTrain& train, SocketCounters& counters);
-  std::size_t cut_into_singles(const OutTrain& train);
+  [[gnu::cold]] bool send_singles(std::size_t source, OutTrain& train, SocketCounters& counters);
+  [[gnu::cold]] std::size_t cut_into_singles(const OutTrain& train);
   void fill(std::size_t slot, OutTrain& train);
   void check(const OutTrain& train) const;
-  Outcome judge(std::size_t source, const Gid& peer, int error, unsigned& attempts, SocketCounters& counters);
-  unsigned read_errors_of(std::size_t source, SocketCounters& counters);
-  unsigned read_queue(int fd, SocketCounters& counters);
-  void record(const SendError& error, SocketCounters& counters);
+  [[gnu::cold]] Outcome judge(std::size_t source, const Gid& peer, int error, unsigned& attempts,
+                              SocketCounters& counters);
+  [[gnu::cold]] unsigned read_errors_of(std::size_t source, SocketCounters& counters);
+  [[gnu::cold]] unsigned read_queue(int fd, SocketCounters& counters);
+  [[gnu::cold]] void record(const SendError& error, SocketCounters& counters);
 
   std::vector<Descriptor> sockets_;
   std::vector<std::uint16_t> ports_;

@@ -62,7 +62,7 @@ class SharedAddress {
   // Whether all of a train that came to our socket is ours. A network card may join datagrams of one flow.
   bool is_ours(const ReceivedTrain& train) const;
   // Hands what is not ours to whom it belongs, what is to the inbox.
-  void sort(const ReceivedTrain& train);
+  [[gnu::cold]] void sort(const ReceivedTrain& train);
   Inbox& inbox() { return inbox_; }
 
   // Errors: AddressInUse names who listens, ResourceExhausted, Busy.

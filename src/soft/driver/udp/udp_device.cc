@@ -50,24 +50,13 @@ class UdpPort final : public Port {
   }
 
   void send(std::span<const roce::Train* const> trains) override {
-    pieces_.clear();
-    out_.clear();
-    std::size_t total = 0;
-    for (const roce::Train* train : trains) total += train->pieces().size();
-    pieces_.reserve(total);  // spans below stay valid
-    for (const roce::Train* train : trains) {
-      const std::size_t first = pieces_.size();
-      for (const roce::Piece& piece : train->pieces())
-        pieces_.push_back({const_cast<std::byte*>(piece.data), piece.size});
-      OutTrain out;
-      out.source_index = train->source_index();
-      out.path = train->path();
-      out.segment_bytes = train->segment_bytes();
-      out.datagrams = train->datagrams();
-      out.pieces = {pieces_.data() + first, pieces_.size() - first};
-      out_.push_back(out);
+    if (trains.size() == 1 && trains[0]->pieces().size() == 1) {
+      iovec piece = vector_of(trains[0]->pieces()[0]);
+      OutTrain out = out_of(*trains[0], {&piece, 1});
+      sockets_.send({&out, 1});
+    } else {
+      send_all(trains);
     }
-    sockets_.send(out_);
     while (const auto error = sockets_.poll_error()) remember(*error);
   }
 
@@ -128,7 +117,32 @@ class UdpPort final : public Port {
   Result<void> withdraw(std::uint32_t service) override { return shared_->withdraw(service); }
 
  private:
-  void remember(const udp::SendError& error) {
+  static iovec vector_of(const roce::Piece& piece) { return {const_cast<std::byte*>(piece.data), piece.size}; }
+  static OutTrain out_of(const roce::Train& train, std::span<const iovec> pieces) {
+    OutTrain out;
+    out.source_index = train.source_index();
+    out.path = train.path();
+    out.segment_bytes = train.segment_bytes();
+    out.datagrams = train.datagrams();
+    out.pieces = pieces;
+    return out;
+  }
+
+  void send_all(std::span<const roce::Train* const> trains) {
+    pieces_.clear();
+    out_.clear();
+    std::size_t total = 0;
+    for (const roce::Train* train : trains) total += train->pieces().size();
+    pieces_.reserve(total);  // spans below stay valid
+    for (const roce::Train* train : trains) {
+      const std::size_t first = pieces_.size();
+      for (const roce::Piece& piece : train->pieces()) pieces_.push_back(vector_of(piece));
+      out_.push_back(out_of(*train, {pieces_.data() + first, pieces_.size() - first}));
+    }
+    sockets_.send(out_);
+  }
+
+  [[gnu::cold]] void remember(const udp::SendError& error) {
     constexpr std::size_t kHints = 1024;
     if (hints_.size() < kHints || hints_.contains(error.peer)) hints_[error.peer] = words_for(error);
   }
@@ -141,7 +155,7 @@ class UdpPort final : public Port {
       sockets_.set_led(!shared_->peer_socket().lead_nowhere());
   }
 
-  void read_inbox(DatagramSink& sink) {
+  [[gnu::cold]] void read_inbox(DatagramSink& sink) {
     for (const udp::Stray& stray : shared_->inbox().take())
       sink.on_datagrams(stray.path, std::nullopt, stray.bytes, stray.segment_bytes);
   }
