@@ -98,8 +98,7 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
     if (last != nullptr && last != qp) schedule(now, *last);
     last = qp;
     settle_broken_queues(now);
-    const std::uint32_t more = handle_run(now, arrival, *qp, packet, bytes);
-    bytes = bytes.subspan(more * segment_bytes);
+    if (!bytes.empty()) bytes = bytes.subspan(handle_run(now, arrival, *qp, packet, bytes) * segment_bytes);
   } while (!bytes.empty());
   // 0 says nothing: so begins what is not numbered.
   if (arrival.checked && arrival.first_identification != 0)
@@ -107,12 +106,24 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
   if (last != nullptr) schedule(now, *last);
 }
 
-// Middles of a message that follow `packet` in its train: what judges them is looked at once, each is checked and
-// stored. Returns how many; the next is one to be judged by itself.
-std::uint32_t Nic::handle_run(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
+// What follows `packet` in its train and repeats it but for number and payload. Returns how many; the next is one to be
+// judged by itself.
+std::uint32_t Nic::handle_run(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
                               std::span<const std::byte> bytes) {
-  const std::size_t size = arrival.datagram.size(), payload = packet.payload.size();
+  const std::size_t size = arrival.datagram.size();
   if (bytes.size() < size || !wire::repeats(arrival.datagram, bytes.first(size))) return 0;
+  const bool sends = takes_requests(qp.state()) && qp.transport.opens_sends(packet);
+  const std::uint32_t count = sends ? handle_sends(now, arrival, qp, packet, bytes)
+                                    : handle_middles(now, arrival, qp, packet, bytes);
+  counters_.rcvd_pkts += count;
+  counters_.rcvd_bytes += count * size;
+  return count;
+}
+
+// Of a message, what judges them is looked at once; each is checked and stored.
+std::uint32_t Nic::handle_middles(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
+                                  std::span<const std::byte> bytes) {
+  const std::size_t size = arrival.datagram.size(), payload = packet.payload.size();
   const roce::Run run = qp.transport.open_run(packet, static_cast<std::uint32_t>(bytes.size() / size));
   if (run.to == nullptr) return 0;
   std::uint32_t count = 0;
@@ -125,8 +136,25 @@ std::uint32_t Nic::handle_run(Instant now, Arrival& arrival, Qp& qp, const wire:
       break;
   }
   if (count != 0) qp.transport.close_run(now, packet, count);
-  counters_.rcvd_pkts += count;
-  counters_.rcvd_bytes += count * size;
+  return count;
+}
+
+// SENDs of one packet. A completion queue that overran has its word before the next.
+std::uint32_t Nic::handle_sends(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
+                                std::span<const std::byte> bytes) {
+  const std::size_t size = arrival.datagram.size(), payload = packet.payload.size();
+  std::uint32_t count = 0;
+  for (; bytes.size() >= size && !events_.any_broken(); bytes = bytes.subspan(size), ++count, ++arrival.index) {
+    const std::span<const std::byte> next = bytes.first(size);
+    if (!wire::repeats(arrival.datagram, next)) break;
+    arrival.datagram = next;
+    if (!passes_icrc(arrival)) break;
+    ++packet.bth.psn;
+    packet.payload = next.subspan(wire::kBthBytes, payload);
+    if (!qp.transport.take_send(packet)) break;
+  }
+  qp.transport.close_sends(now, count);
+  settle_broken_queues(now);
   return count;
 }
 

@@ -163,6 +163,9 @@ class Nic final {
   // The same with a request that is not posted yet, and is then.
   bool put_post(core::QueuePair& queues, const SendRequest& request);
   void follow_post(Instant now, core::QueuePair& queues);
+  // Of one that goes by packets: its packet is in the train, which leaves at once, and then follow_packet() is due.
+  bool put_packet(Instant now, core::QueuePair& queues, const SendRequest& request, roce::Train& train);
+  void follow_packet(Instant now, core::QueuePair& queues);
   // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
   // finds the device free.
   bool doorbell_rang() const { return doorbells_.load() != nullptr; }
@@ -203,8 +206,12 @@ class Nic final {
   // ingress.cc
   struct Arrival;
   Qp* handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet& packet);
-  std::uint32_t handle_run(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
+  std::uint32_t handle_run(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
                            std::span<const std::byte> bytes);
+  std::uint32_t handle_middles(Instant now, Arrival& arrival, Qp& qp, const wire::Packet& packet,
+                               std::span<const std::byte> bytes);
+  std::uint32_t handle_sends(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
+                             std::span<const std::byte> bytes);
   // Of a peer's port: the identification that its next datagram likely has.
   struct Expected {
     Gid source;
@@ -223,11 +230,14 @@ class Nic final {
   Instant deadline_of(const Qp& qp) const;
   void unlink(Qp& qp);
   void forget_doorbell(Qp& qp);
-  void settle_broken_queues(Instant now);
+  void settle_broken_queues(Instant now) {
+    if (events_.any_broken()) fail_users_of_broken(now);
+  }
+  [[gnu::cold]] void fail_users_of_broken(Instant now);
   bool emit_management(Instant now, roce::Train& train);
   // nic_local.cc
   Result<void> follow_state(Instant now, Qp& qp, QueuePairState before);
-  void fail(Qp& qp, AsyncEventType event);
+  [[gnu::cold]] void fail(Qp& qp, AsyncEventType event);
   void leave_undecided(Qp& qp);
   void leave_path(Qp& qp, bool destroyed);
   void say_owed(Instant now, Qp& qp);

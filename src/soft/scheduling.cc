@@ -42,11 +42,11 @@ void Nic::unlink(Qp& qp) {
 // After anything that happened to a queue pair: enter it where it must be found.
 void Nic::schedule(Instant now, Qp& qp) {
   if (qp.path != verbena::local::Path::Roce) [[unlikely]] return schedule_local(now, qp);
-  if (qp.transport.ready(now, false)) append(kReady, qp);
-  if (qp.transport.owes()) append(kOwing, qp);
-  const Instant at = qp.transport.deadline();
-  if (at <= now && qp.hooks[kReady].linked) return;  // what is due leaves with its next packets
-  look_again(qp, at);
+  const roce::Transport::Outlook next = qp.transport.outlook(now);
+  if (next.ready) append(kReady, qp);
+  if (next.owes) append(kOwing, qp);
+  if (next.deadline <= now && qp.hooks[kReady].linked) return;  // what is due leaves with its next packets
+  look_again(qp, next.deadline);
 }
 
 void Nic::look_again(Qp& qp, Instant at) {
@@ -57,8 +57,7 @@ void Nic::look_again(Qp& qp, Instant at) {
 }
 
 // every queue pair on a completion queue that overran goes to ERR.
-void Nic::settle_broken_queues(Instant now) {
-  if (!events_.any_broken()) return;
+void Nic::fail_users_of_broken(Instant now) {
   while (const std::optional<core::CqId> cq = events_.poll_broken())
     for (const auto& [number, qp] : qps_) {
       const bool uses = qp->init().send_cq->id() == *cq || qp->init().receive_cq->id() == *cq;
@@ -99,6 +98,19 @@ void Nic::handle_post(Instant now, core::QueuePair& queues) {
   settle_broken_queues(now);
 }
 
+// Not before what is ready, nor by a queue pair that may go by rings.
+bool Nic::put_packet(Instant now, core::QueuePair& queues, const SendRequest& request, roce::Train& train) {
+  Qp& qp = static_cast<Qp&>(queues);
+  if (qp.path != verbena::local::Path::Roce || transmit_waits()) return false;
+  return qp.transport.put_short(now, request, train);
+}
+
+void Nic::follow_packet(Instant now, core::QueuePair& queues) {
+  Qp& qp = static_cast<Qp&>(queues);
+  note_reply(now, qp);
+  schedule(now, qp);
+}
+
 // Something was posted. Whether it can leave is seen when it is asked for.
 void Nic::look_at_queues(Instant now, Qp& qp) {
   qp.path == verbena::local::Path::Local ? qp.local->transport.handle_doorbell() : qp.transport.handle_doorbell();
@@ -134,7 +146,7 @@ void Nic::handle_timeout(Instant now) {
     } else {
       qp->transport.handle_timeout(now);
       // What was due is done or ready to leave: a deadline that stayed in the past would be met for ever.
-      VERBENA_ASSERT(qp->transport.deadline() > now || qp->transport.ready(now, false));
+      VERBENA_ASSERT(qp->transport.deadline() > now || qp->transport.outlook(now).ready);
     }
     schedule(now, *qp);
   }
@@ -171,7 +183,6 @@ Instant Nic::deadline_of(const Qp& qp) const {
 }
 
 bool Nic::emit_management(Instant now, roce::Train& train) {
-  if (!cm_->transmit_waits()) return false;
   cm::OutgoingMad mad;
   if (!cm_->poll_transmit(now, mad)) return false;
   wire::Packet packet;
@@ -205,7 +216,7 @@ void Nic::note_reply(Instant now, const Qp& by) {
 }
 
 bool Nic::poll_transmit(Instant now, Acks acks, roce::Train& train) {
-  if (emit_management(now, train)) return true;
+  if (cm_->transmit_waits() && emit_management(now, train)) return true;
   while (Qp* qp = lists_[kReady].first) {
     remove(kReady, *qp);
     const bool sent = qp->transport.emit(now, false, train);

@@ -189,7 +189,7 @@ bool HostDevice::transmit(bool found_nothing, When when) {
   const Nic::Acks acks = when == When::Polling ? Nic::Acks::Idle : Nic::Acks::Flush;
   const bool wrote_any = nic_.emit_records(turn_);
   bool sent_any = false;
-  bool more = nic_.packets_wait();
+  bool more = found_nothing ? nic_.packets_wait() : nic_.transmit_waits();
   for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
     std::size_t count = 0;
     bool alone = false;
@@ -298,8 +298,9 @@ bool HostDevice::answer_bells() {
   return any;
 }
 
-bool HostDevice::transmit_and_release() {
-  const bool any = transmit(false, When::Polling);
+// Behind data that has left, what is owed leaves, too.
+bool HostDevice::transmit_and_release(bool behind_data) {
+  const bool any = transmit(behind_data, When::Polling);
   collect_events();
   release();
   return any;
@@ -356,20 +357,31 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
 }
 
 bool HostDevice::post_short(core::QueuePair& queues, const SendRequest& request) {
-  if (request.opcode != SendOpcode::Send || !Nic::is_on_rings(queues)) return false;
+  const bool on_rings = Nic::is_on_rings(queues);
+  if (request.opcode != SendOpcode::Send && (on_rings || request.opcode != SendOpcode::RdmaWrite)) return false;
+  if (request.local.size() != 1 || request.local[0].length > roce::kMostShortBytes) return false;
   if (gatherer_.load(std::memory_order_relaxed) != std::thread::id{}) return false;
   const core::SendQueue& queue = queues.send_queue();
   if (queue.posted() - queue.retired() >= kManyInFlight || !owner_.try_lock()) return false;
-  const bool left = nic_.put_post(queues, request);
-  if (left) {
-    begin_turn();
-    nic_.follow_post(turn_, queues);
-    transmit_and_release();
-  } else {
-    release();
-  }
+  const bool left = on_rings ? put_record(queues, request) : put_packet(queues, request);
+  left ? static_cast<void>(transmit_and_release(!on_rings)) : release();
   drive_while_rung();
   return left;
+}
+
+bool HostDevice::put_record(core::QueuePair& queues, const SendRequest& request) {
+  if (!nic_.put_post(queues, request)) return false;
+  begin_turn();
+  nic_.follow_post(turn_, queues);
+  return true;
+}
+
+bool HostDevice::put_packet(core::QueuePair& queues, const SendRequest& request) {
+  begin_turn();
+  if (!nic_.put_packet(turn_, queues, request, *trains_[0])) return false;
+  send_batch(1);
+  nic_.follow_packet(turn_, queues);
+  return true;
 }
 
 // It makes nothing due: only what others rang for meanwhile is looked after.

@@ -141,7 +141,9 @@ class HostDevice final : private DatagramSink {
   bool read_rings(bool again);
   bool await_record();
   bool transmit(bool found_nothing, When when);
-  bool transmit_and_release();
+  bool transmit_and_release(bool behind_data = false);
+  bool put_record(core::QueuePair& queues, const SendRequest& request);
+  bool put_packet(core::QueuePair& queues, const SendRequest& request);
   void send_batch(std::size_t count);
   void collect_events();
   void finish_command();

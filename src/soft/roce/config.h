@@ -8,6 +8,9 @@
 
 namespace verbena::roce {
 
+// Of a request that goes the short ways: less than the smallest path MTU, and copied rather than gathered.
+constexpr std::uint32_t kMostShortBytes = 128;
+
 struct Config {
   std::uint32_t initial_window_packets = 64;
   // Both fit the receive buffer every user gets: 212,992 bytes, of which the shortest packet takes a thousand.

@@ -13,8 +13,8 @@ namespace verbena::roce {
 
 class Conversation {
  public:
-  // A request that is to be acknowledged; `first`: nothing else is. True when so many are that it must not wait.
-  bool on_owed(Instant now, bool first, const Config& config) {
+  // Requests that are to be acknowledged; `first`: nothing else is. True when so many are that it must not wait.
+  bool on_owed(Instant now, bool first, const Config& config, std::uint32_t requests) {
     if (first) {
       owed_ = 0;
       replied_ = worked_ = false;
@@ -23,8 +23,9 @@ class Conversation {
     if (replied_) worked_ = true;
     answered_ = false;
     asked_at_ = now;
-    if (eager_ != 0) --eager_;
-    return ++owed_ >= config.max_owed_acknowledgements;
+    eager_ -= std::min(eager_, requests);
+    owed_ += requests;
+    return owed_ >= config.max_owed_acknowledgements;
   }
   // Data of ours left for that peer while an acknowledgement was owed, by this queue pair or another: where each
   // direction has its own, those are the answers. The first after a request tells the pace.

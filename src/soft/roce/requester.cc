@@ -64,12 +64,6 @@ bool may_be_solicited(SendOpcode opcode) {
 
 std::uint32_t Requester::read_chunk_packets() const { return roce::read_chunk_packets(link_); }
 
-SendWqe* Requester::next_request() {
-  core::SendQueue& queue = link_.qp.send_queue();
-  if (state_.current == queue.posted()) return nullptr;
-  return &queue.at(state_.current);
-}
-
 bool Requester::may_start(const SendWqe& wqe) const {
   const QueuePairState qp_state = link_.qp.state();
   const bool fresh = !wqe.started;
@@ -131,16 +125,15 @@ bool Requester::waits_for_room(const SendWqe& wqe, const Room& room) const {
          !wqe.is_read_or_atomic() && wqe.packets - state_.current_packet > admitted && state_.next == state_.highest;
 }
 
-bool Requester::ready() {
+bool Requester::next_may_leave() {
   Room room;
   const SendWqe* const wqe = sendable(room);
   return wqe != nullptr && !waits_for_room(*wqe, room);
 }
 
 SendWqe* Requester::sendable(Room& room) {
-  if (state_.rnr_waiting || at_failed()) return nullptr;
-  SendWqe* wqe = next_request();
-  if (wqe == nullptr || !may_start(*wqe)) return nullptr;
+  SendWqe* const wqe = next_request();
+  if (wqe == nullptr || state_.rnr_waiting || at_failed() || !may_start(*wqe)) return nullptr;
   room = this->room();
   return window_admits(*wqe, room) ? wqe : nullptr;
 }
@@ -193,6 +186,10 @@ bool Requester::emit(Instant now, Train& train) {
   Room room;
   while (SendWqe* const next = sendable(room)) {
     SendWqe& wqe = *next;
+    if (emit_shorts(now, room, train)) {
+      added = true;
+      continue;
+    }
     if (!added && waits_for_room(wqe, room)) break;
     if (!wqe.started) begin(wqe);
     if (at_failed()) break;

@@ -14,9 +14,12 @@ class Requester {
   Requester(Link& link, SendState& state) : link_(link), state_(state) {}
 
   // Whether emit() would add something to an empty train now.
-  bool ready();
+  bool ready() { return next_request() != nullptr && next_may_leave(); }
   // Adds packets until the train, the window or the work ends. True when something was added.
   bool emit(Instant now, Train& train);
+  // Instead of a post and an emit(): posts a SEND or WRITE of up to kMostShortBytes behind requests that have all left,
+  // as it adds its packet to the empty train. False: nothing happened.
+  bool put_short(Instant now, const SendRequest& request, Train& train);
 
  private:
   struct Cut;  // one packet's place in its message
@@ -27,7 +30,11 @@ class Requester {
     bool ends_with_next(std::uint32_t mtu) const { return packets <= 1 || bytes < 2 * mtu; }
   };
 
-  core::SendWqe* next_request();
+  core::SendWqe* next_request() {
+    core::SendQueue& queue = link_.qp.send_queue();
+    return state_.current == queue.posted() ? nullptr : &queue.at(state_.current);
+  }
+  bool next_may_leave();
   // The next request, when the next packet of it may leave.
   core::SendWqe* sendable(Room& room);
   std::uint32_t half_window() const;
@@ -43,11 +50,20 @@ class Requester {
   void begin(core::SendWqe& wqe);
   std::uint32_t middle_run(const core::SendWqe& wqe, const Room& room, const Train& train) const;
   bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, const Room& room, Train& train);
+  // requester_short.cc
+  struct Short;
+  bool leaves_in_order() const;
+  bool is_short(const core::SendWqe& wqe, Short& request) const;
+  bool is_short(const SendRequest& posted, Short& request) const;
+  bool find_payload(const ScatterGather& sge, Short& request) const;
+  bool add_short(const Short& request, Train& train);
+  void note_short(Instant now, core::SendWqe& wqe, bool first, std::size_t bytes);
+  bool emit_shorts(Instant now, const Room& room, Train& train);
   bool emit_packet(Instant now, core::SendWqe& wqe, const Room& room, Train& train);
   bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
   void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);
   std::uint32_t read_chunk_packets() const;
-  void fail(CompletionStatus status);
+  [[gnu::cold]] void fail(CompletionStatus status);
   // The request at hand cannot be sent. Those before it still are, when we went back to them.
   bool at_failed() const { return state_.failed && state_.current == state_.failed_index; }
 

@@ -107,6 +107,27 @@ void Responder::close_run(std::uint32_t count) {
   write_left_ -= bytes;
 }
 
+bool Responder::opens_sends(const wire::Packet& packet) const {
+  return packet.bth.opcode == wire::Opcode::RcSendOnly && packet.bth.psn + 1 == expected_ &&
+         check_opcode_order(packet) == Verdict::Continue && check_allowed(packet) == Verdict::Continue;
+}
+
+// The rest of handle(). What a check took before another failed is there when it is handled by itself.
+bool Responder::take_send(const wire::Packet& packet) {
+  if (check_resources(packet) != Verdict::Continue || check_length(packet) != Verdict::Continue ||
+      check_memory(packet) != Verdict::Continue || !touch_memory(packet))
+    return false;
+  nak_said_ = rnr_said_ = false;
+  expected_ = packet.bth.psn + 1;
+  msn_ = (msn_ + 1) & Psn::kMask;
+  execute_send(packet);
+  return true;
+}
+
+void Responder::close_sends(Instant now, std::uint32_t count) {
+  if (count != 0) owe_acknowledge(now, expected_ - 1, msn_, false, count);
+}
+
 bool Responder::touch_memory(const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   switch (info.operation) {
@@ -331,12 +352,12 @@ void Responder::refuse(const wire::Packet& packet, Verdict verdict) {
         AsyncEventType::QpRequestError);
 }
 
-void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt) {
+void Responder::owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt, std::uint32_t requests) {
   const bool first = responses_.empty() || responses_.back().kind != Response::Kind::Acknowledge;
-  if (conversation_.on_owed(now, first, link_.config)) prompt = true;
+  if (conversation_.on_owed(now, first, link_.config, requests)) prompt = true;
+  link_.counters.ack_deferred += first ? requests - 1 : requests;
   if (!first) {
     Response& last = responses_.back();
-    ++link_.counters.ack_deferred;
     last.prompt = last.prompt || prompt;
     if (psn.is_before(last.psn)) return;  // a duplicate's: what is owed says more
     last.psn = psn;

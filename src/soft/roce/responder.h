@@ -23,9 +23,19 @@ class Responder {
 
   Run open_run(const wire::Packet& packet, std::uint32_t count);
   void close_run(std::uint32_t count);
+  // SENDs of one packet that repeat `packet` but for number and payload, in sequence behind it: whether they may be
+  // taken one by one, which moves the sequence but owes nothing; that, or false where one is to be handled by itself;
+  // and what is owed for those that were.
+  bool opens_sends(const wire::Packet& packet) const;
+  bool take_send(const wire::Packet& packet);
+  void close_sends(Instant now, std::uint32_t count);
 
   // Whether emit() would add something to an empty train now.
-  bool ready(Instant now, bool flush_acks) const;
+  bool ready(Instant now, bool flush_acks) const {
+    if (responses_.empty()) return false;
+    if (!owes_acknowledge() && !owes_last()) return true;
+    return flush_acks || responses_.front().prompt || now >= deadline();
+  }
   bool emit(Instant now, bool flush_acks, Train& train);
   // Data of ours leaves now, with an acknowledgement owed or not.
   void note_reply(Instant now) {
@@ -37,7 +47,10 @@ class Responder {
     return owes_acknowledge() && conversation_.holds_back(now, link_.config);
   }
   // When what is owed must leave.
-  Instant deadline() const;
+  Instant deadline() const {
+    if (!owes_acknowledge() && !owes_last()) return Instant::never();
+    return responses_.front().since + link_.config.max_owed_ack_time;
+  }
 
   Psn expected() const { return expected_; }
 
@@ -87,14 +100,14 @@ class Responder {
   void execute_read(const wire::Packet& packet);
   void execute_atomic(const wire::Packet& packet);
   void complete_receive(const wire::Packet& packet, CompletionOpcode opcode, std::uint32_t byte_count);
-  void handle_duplicate(Instant now, const wire::Packet& packet);
-  void repeat_read(const wire::Packet& packet);
-  void repeat_atomic(const wire::Packet& packet);
-  void refuse(const wire::Packet& packet, Verdict verdict);
-  void owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt);
-  void acknowledge_again(Instant now, Psn duplicate);
-  void say_nak(std::uint8_t syndrome, Psn psn);
-  void fatal(wire::NakCode code, Psn psn, AsyncEventType event);
+  [[gnu::cold]] void handle_duplicate(Instant now, const wire::Packet& packet);
+  [[gnu::cold]] void repeat_read(const wire::Packet& packet);
+  [[gnu::cold]] void repeat_atomic(const wire::Packet& packet);
+  [[gnu::cold]] void refuse(const wire::Packet& packet, Verdict verdict);
+  void owe_acknowledge(Instant now, Psn psn, std::uint32_t msn, bool prompt, std::uint32_t requests = 1);
+  [[gnu::cold]] void acknowledge_again(Instant now, Psn duplicate);
+  [[gnu::cold]] void say_nak(std::uint8_t syndrome, Psn psn);
+  [[gnu::cold]] void fatal(wire::NakCode code, Psn psn, AsyncEventType event);
   Resource* resource_at(Psn psn);
   void remember(const Resource& resource);
   std::uint32_t consumed_psns(const wire::Packet& packet) const;
@@ -116,7 +129,7 @@ class Responder {
   wire::Packet answer(wire::Opcode opcode, const Response& response) const;
   enum class Added : std::uint8_t { Yes, NoRoom, Fault };
   Added add(Train& train, const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload);
-  void break_off_read(wire::NakCode code, AsyncEventType event);
+  [[gnu::cold]] void break_off_read(wire::NakCode code, AsyncEventType event);
 
   Link& link_;
   Psn expected_;

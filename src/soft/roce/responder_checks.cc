@@ -12,11 +12,9 @@ using core::PlantedBug;
 using wire::Operation;
 
 Responder::Verdict Responder::check(const wire::Packet& packet) {
-  using Check = Verdict (Responder::*)(const wire::Packet&) const;
-  constexpr Check kPure[] = {&Responder::check_sequence, &Responder::check_opcode_order,
-                             &Responder::check_allowed};
-  for (const Check step : kPure)
-    if (const Verdict verdict = (this->*step)(packet); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_sequence(packet); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_opcode_order(packet); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_allowed(packet); verdict != Verdict::Continue) return verdict;
   if (const Verdict verdict = check_resources(packet); verdict != Verdict::Continue) return verdict;
   if (const Verdict verdict = check_length(packet); verdict != Verdict::Continue) return verdict;
   return check_memory(packet);

@@ -8,16 +8,6 @@ namespace verbena::roce {
 
 using wire::Opcode;
 
-bool Responder::ready(Instant now, bool flush_acks) const {
-  if (!owes_acknowledge() && !owes_last()) return !responses_.empty();
-  return flush_acks || responses_.front().prompt || now >= deadline();
-}
-
-Instant Responder::deadline() const {
-  if (!owes_acknowledge() && !owes_last()) return Instant::never();
-  return responses_.front().since + link_.config.max_owed_ack_time;
-}
-
 bool Responder::emit(Instant now, bool flush_acks, Train& train) {
   bool added = false;
   while (ready(now, flush_acks)) {

@@ -35,8 +35,10 @@ void Train::clear() {
 
 void Train::set_path(const wire::Path& path, std::uint32_t source_index) {
   VERBENA_ASSERT(empty());
-  if (path != path_) icrc_start_ = wire::IcrcStart(path);
-  path_ = path;
+  if (path != path_) {
+    icrc_start_ = wire::IcrcStart(path);
+    path_ = path;
+  }
   source_index_ = source_index;
 }
 
@@ -103,6 +105,22 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
   if (!copy(parts, frame + header_bytes)) return false;
   wire::emit_headers(packet, {frame, header_bytes});
   std::memset(frame + covered - pad, 0, pad);
+  wire::store_icrc(frame + covered, icrc_over({frame, covered}, bytes));
+  reserve(bytes);
+  count_datagram(bytes);
+  return true;
+}
+
+bool Train::add_short(const wire::Bth& bth, const wire::Reth* reth, std::span<const std::byte> payload) {
+  const std::size_t header_bytes = wire::kBthBytes + (reth == nullptr ? 0 : wire::kRethBytes);
+  const std::size_t covered = header_bytes + payload.size() + bth.pad_count;
+  const std::size_t bytes = covered + wire::kIcrcBytes;
+  if (!fits(bytes)) return false;
+  std::byte* const frame = next(bytes);
+  if (!core::dma_read(frame + header_bytes, payload)) return false;
+  wire::emit_bth(bth, std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
+  if (reth != nullptr) wire::emit(*reth, frame + wire::kBthBytes);
+  std::memset(frame + covered - bth.pad_count, 0, bth.pad_count);
   wire::store_icrc(frame + covered, icrc_over({frame, covered}, bytes));
   reserve(bytes);
   count_datagram(bytes);

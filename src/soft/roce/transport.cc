@@ -93,20 +93,16 @@ void Transport::check_drained() {
   if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
 }
 
-bool Transport::ready(Instant now, bool flush_acks) {
-  switch (link_.qp.state()) {
-    case QueuePairState::Rts:
-    case QueuePairState::Sqd:
-      return requester_.ready() || responder_.ready(now, flush_acks);
-    case QueuePairState::Rtr:
-    case QueuePairState::Error:
-      return responder_.ready(now, flush_acks);  // in ERR: the last NAK
-    case QueuePairState::Reset:
-    case QueuePairState::Init:
-    case QueuePairState::Sqe:
-      return false;
-  }
-  return false;
+Transport::Outlook Transport::outlook(Instant now) {
+  const QueuePairState state = link_.qp.state();
+  const bool sends = state == QueuePairState::Rts || state == QueuePairState::Sqd;
+  if (!sends && state != QueuePairState::Rtr && state != QueuePairState::Error) return {};  // in ERR: the last NAK
+  const Instant owed = responder_.deadline();
+  Outlook next;
+  next.ready = responder_.ready(now, false) || (sends && requester_.ready());
+  next.owes = !owed.is_never();
+  if (state != QueuePairState::Error) next.deadline = sends ? std::min(completer_.deadline(), owed) : owed;
+  return next;
 }
 
 bool Transport::emit(Instant now, bool flush_acks, Train& train) {
@@ -127,6 +123,16 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   responder_.emit(now, flush_acks, train);
   check_drained();
   return !train.empty();
+}
+
+bool Transport::put_short(Instant now, const SendRequest& request, Train& train) {
+  if (link_.qp.state() != QueuePairState::Rts) return false;
+  train.clear();
+  train.set_path(link_.path, link_.source_index);
+  if (!requester_.put_short(now, request, train)) return false;
+  responder_.note_reply(now);
+  responder_.emit(now, !responder_.holds_back(now), train);
+  return true;
 }
 
 Instant Transport::deadline() const {

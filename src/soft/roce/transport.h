@@ -22,17 +22,29 @@ class Transport {
   // many of them were right and are stored.
   Run open_run(const wire::Packet& packet, std::uint32_t count);
   void close_run(Instant now, const wire::Packet& packet, std::uint32_t count);
+  // See Responder.
+  bool opens_sends(const wire::Packet& packet) const { return responder_.opens_sends(packet); }
+  bool take_send(const wire::Packet& packet) { return responder_.take_send(packet); }
+  void close_sends(Instant now, std::uint32_t count) { responder_.close_sends(now, count); }
   void handle_timeout(Instant now);
   // New work may be in the queues.
   void handle_doorbell();
   // The first request is told in RTS as in RTR, where alone R-133 wants it.
   void await_first_request() { first_request_awaited_ = true; }
   // The device puts the queue pair into ERR.
-  void fail(AsyncEventType event);
+  [[gnu::cold]] void fail(AsyncEventType event);
 
-  bool ready(Instant now, bool flush_acks);
+  // What its device must know of it, after anything that happened to it.
+  struct Outlook {
+    bool ready = false;  // emit() would add something now, though it were not to flush acknowledgements
+    bool owes = false;   // something that only that or time sends
+    Instant deadline = Instant::never();
+  };
+  Outlook outlook(Instant now);
   // One train; false when there was nothing to send.
   bool emit(Instant now, bool flush_acks, Train& train);
+  // The same for a request that is not posted yet; see Requester::put_short().
+  bool put_short(Instant now, const SendRequest& request, Train& train);
   // Whether there were requests of ours in the last one.
   bool sent_requests() const { return sent_requests_; }
   // Requests left for this peer by another queue pair.
@@ -41,8 +53,6 @@ class Transport {
   // What is owed may wait a little although there is nothing else to do.
   bool holds_back(Instant now) const { return responder_.holds_back(now); }
   Instant deadline() const;
-  // Something is owed that only Flush or time sends.
-  bool owes() const { return !responder_.deadline().is_never(); }
 
   const SendState& send_state() const { return send_; }
   const Responder& responder() const { return responder_; }

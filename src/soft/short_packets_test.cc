@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short requests have ways of their own, out and in: what comes of them is what comes of the long ones.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "soft/roce/requester.h"
+#include "soft/test_two_devices.h"
+
+namespace verbena::soft {
+namespace {
+
+class ShortPackets : public TwoDevices {
+ protected:
+  ShortPackets() : twin_(1, 1) {
+    twin_.bring_up(b);
+    twin_.memory = a.memory;
+  }
+  static std::vector<std::byte> bytes_of(const roce::Train& train) {
+    std::vector<std::byte> all, one;
+    for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
+      train.flatten(i, one);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+  // Two pieces are not plain: it goes the long way.
+  std::vector<std::byte> by_the_long_way(SendRequest request) {
+    const std::uint32_t first = request.local[0].length / 2;
+    const std::array<ScatterGather, 2> halves{
+        ScatterGather{request.local[0].address, first, request.local[0].lkey},
+        ScatterGather{request.local[0].address + first, request.local[0].length - first, request.local[0].lkey}};
+    request.local = halves;
+    EXPECT_TRUE(twin_.qp.queues->post_send({&request, 1}));
+    twin_.nic.handle_post(now, *twin_.qp.queues);
+    EXPECT_TRUE(twin_.nic.poll_transmit(now, Nic::Acks::Owed, train));
+    return bytes_of(train);
+  }
+  std::vector<std::byte> posted(const SendRequest& request) {
+    EXPECT_TRUE(a.qp.queues->post_send({&request, 1}));
+    a.nic.handle_post(now, *a.qp.queues);
+    EXPECT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+    return bytes_of(train);
+  }
+  std::vector<std::byte> put(const SendRequest& request) {
+    EXPECT_TRUE(a.nic.put_packet(now, *a.qp.queues, request, train));
+    a.nic.follow_packet(now, *a.qp.queues);
+    return bytes_of(train);
+  }
+  bool is_refused(const SendRequest& request) {
+    const std::uint32_t before = a.qp.queues->send_queue().posted();
+    return !a.nic.put_packet(now, *a.qp.queues, request, train) && a.qp.queues->send_queue().posted() == before;
+  }
+
+  Side twin_;  // of a
+};
+
+TEST_F(ShortPackets, are_what_the_long_way_makes) {
+  int requests = 0;
+  for (const SendOpcode opcode : {SendOpcode::Send, SendOpcode::RdmaWrite})
+    for (const SendFlags flags : {SendFlags::None, SendFlags::Inline, SendFlags::Solicited | SendFlags::Signaled})
+      for (std::uint32_t length : {0u, 1u, 3u, 8u, 127u, 128u}) {
+        if (has_flag(flags, SendFlags::Inline)) length = std::min(length, a.qp.capabilities.max_inline_bytes);
+        const bool puts = ++requests % 2 == 0;
+        ScatterGather local = a.at(40, length);
+        SendRequest request = this->request(opcode, local, 8);
+        request.flags = flags;
+        std::vector<std::byte> own(a.memory.begin() + 40, a.memory.begin() + 40 + length);
+        if (has_flag(flags, SendFlags::Inline)) local = {reinterpret_cast<std::uint64_t>(own.data()), length, {}};
+        EXPECT_EQ(puts ? put(request) : posted(request), by_the_long_way(request)) << requests;
+        EXPECT_EQ(a.nic.next_deadline(), twin_.nic.next_deadline());
+        EXPECT_EQ(a.nic.counters().sent_bytes, twin_.nic.counters().sent_bytes);
+        EXPECT_EQ(a.nic.counters().sent_pkts, twin_.nic.counters().sent_pkts);
+        now = now + Duration::microseconds(3);
+        a.nic.check_invariants();
+      }
+}
+
+TEST_F(ShortPackets, are_posted_and_complete_like_others) {
+  const ScatterGather local = a.at(0, 16);
+  const SendRequest write = request(SendOpcode::RdmaWrite, local, 64);
+  const std::vector<std::byte> datagram = put(write);
+  b.nic.handle_datagram(now, train.path(), std::nullopt, datagram);
+  run();
+  EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
+  EXPECT_EQ(std::memcmp(a.memory.data(), b.memory.data() + 64, 16), 0);
+}
+
+TEST_F(ShortPackets, that_are_lost_are_sent_again) {
+  const ScatterGather local = a.at(0, 16);
+  put(request(SendOpcode::RdmaWrite, local, 64));
+  now = a.nic.next_deadline();
+  a.nic.handle_timeout(now);
+  run();
+  EXPECT_EQ(a.poll().value().status, CompletionStatus::Success);
+  EXPECT_EQ(std::memcmp(a.memory.data(), b.memory.data() + 64, 16), 0);
+}
+
+TEST_F(ShortPackets, are_refused_where_another_way_is_right) {
+  const ScatterGather local = a.at(0, 16), long_one = a.at(0, 129);
+  const ScatterGather foreign{0x10000, 16, LKey{a.region.lkey.value() ^ 0x5500}};
+  const std::array<ScatterGather, 2> two{a.at(0, 8), a.at(8, 8)};
+  SendRequest several = request(SendOpcode::Send, local, 0);
+  several.local = two;
+  EXPECT_TRUE(is_refused(several));
+  EXPECT_TRUE(is_refused(request(SendOpcode::Send, long_one, 0)));
+  EXPECT_TRUE(is_refused(request(SendOpcode::Send, foreign, 0)));
+  for (const SendOpcode opcode : {SendOpcode::RdmaRead, SendOpcode::SendWithImmediate,
+                                  SendOpcode::RdmaWriteWithImmediate, SendOpcode::FetchAndAdd})
+    EXPECT_TRUE(is_refused(request(opcode, local, 0)));
+  SendRequest too_long_inline = request(SendOpcode::Send, local, 0);
+  too_long_inline.flags = SendFlags::Inline;
+  const std::uint32_t most = a.qp.capabilities.max_inline_bytes;
+  const ScatterGather own{reinterpret_cast<std::uint64_t>(a.memory.data()), most + 1, {}};
+  too_long_inline.local = {&own, 1};
+  ASSERT_LT(most, roce::kMostShortBytes);
+  EXPECT_TRUE(is_refused(too_long_inline));
+}
+
+TEST_F(ShortPackets, wait_for_what_was_posted_before_them) {
+  const ScatterGather local = a.at(0, 16), sink = a.at(500000, 16);
+  post(request(SendOpcode::RdmaRead, sink, 0));
+  EXPECT_TRUE(is_refused(request(SendOpcode::RdmaWrite, local, 0))) << "nobody heard the bell of that one yet";
+  a.nic.handle_doorbells(now);
+  EXPECT_TRUE(is_refused(request(SendOpcode::RdmaWrite, local, 0))) << "it has not left";
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  SendRequest fenced = request(SendOpcode::RdmaWrite, local, 0);
+  fenced.flags = SendFlags::Fence;
+  EXPECT_TRUE(is_refused(fenced)) << "Q-031";
+  EXPECT_FALSE(is_refused(request(SendOpcode::RdmaWrite, local, 0)));
+}
+
+TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {
+  const ScatterGather local = a.at(0, 16);
+  const SendRequest write = request(SendOpcode::RdmaWrite, local, 0);
+  std::uint32_t left = 0;
+  while (!is_refused(write)) ++left;
+  EXPECT_GE(left, roce::Config{}.initial_window_packets / 2);
+  EXPECT_LE(left, roce::Config{}.initial_window_packets);
+  QueuePairAttributes drains;
+  drains.state = QueuePairState::Sqd;
+  const ScatterGather other = twin_.at(0, 16);
+  ASSERT_TRUE(twin_.nic.modify_qp(now, twin_.qp.qpn, drains, AttributeMask::State));
+  EXPECT_FALSE(twin_.nic.put_packet(now, *twin_.qp.queues, request(SendOpcode::RdmaWrite, other, 0), train)) << "Q-055";
+}
+
+// SENDs that arrive together are taken together, whatever stands between them.
+class ManySends : public TwoDevices {
+ protected:
+  static constexpr std::uint32_t kSends = 40, kBytes = 12;
+  void post_sends() {
+    for (std::uint32_t i = 0; i < kSends; ++i) {
+      const ScatterGather local = a.at(i * kBytes, kBytes);
+      post(request(SendOpcode::Send, local, 0));
+    }
+    a.nic.handle_doorbells(now);
+  }
+  void post_receives(std::uint32_t first, std::uint32_t count, std::uint32_t bytes = kBytes) {
+    for (std::uint32_t i = first; i < first + count; ++i) post_receive(b.at(i * 64, bytes), i);
+  }
+  // `change` may damage or take away the i-th datagram of all that left.
+  template <class F>
+  void exchange_trains(F&& change, int steps = 400) {
+    std::vector<std::byte> one, joined;
+    int count = 0;
+    for (int step = 0; step < steps; ++step) {
+      for (auto [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}})
+        while (from->nic.poll_transmit(now, Nic::Acks::Flush, train)) {
+          joined.clear();
+          for (std::uint32_t i = 0; i < train.datagrams(); ++i) {
+            train.flatten(i, one);
+            if (from == &b || change(count++, one)) joined.insert(joined.end(), one.begin(), one.end());
+          }
+          if (!joined.empty())
+            to->nic.handle_datagrams(now, train.path(), std::nullopt, joined, train.segment_bytes());
+        }
+      now = now + Duration::milliseconds(1);
+      a.nic.handle_timeout(now);
+      b.nic.handle_timeout(now);
+      if (a.qp.queues->send_queue().retired() == a.qp.queues->send_queue().posted()) break;
+    }
+    a.nic.check_invariants();
+    b.nic.check_invariants();
+  }
+  static bool keep(int, const std::vector<std::byte>&) { return true; }
+  void expect_all_once_in_order() {
+    for (std::uint32_t i = 0; i < kSends; ++i) {
+      ASSERT_EQ(a.poll().value().status, CompletionStatus::Success) << i;
+      const Completion received = b.poll().value();
+      ASSERT_EQ(received.id, i);
+      ASSERT_EQ(received.status, CompletionStatus::Success);
+      ASSERT_EQ(received.byte_count, kBytes);
+      ASSERT_EQ(std::memcmp(a.memory.data() + i * kBytes, b.memory.data() + i * 64, kBytes), 0) << i;
+    }
+    EXPECT_FALSE(a.poll());
+    EXPECT_FALSE(b.poll());
+  }
+};
+
+TEST_F(ManySends, arrive_once_and_in_order_and_owe_one_acknowledgement) {
+  post_receives(0, kSends);
+  post_sends();
+  exchange_trains(keep);
+  expect_all_once_in_order();
+  EXPECT_EQ(b.nic.counters().rcvd_pkts, kSends);
+  EXPECT_EQ(b.nic.counters().rdma_recvs, kSends);
+  EXPECT_EQ(b.nic.counters().ack_deferred, kSends - 1);
+  EXPECT_EQ(b.nic.counters().sent_pkts, 1u);
+}
+
+TEST_F(ManySends, arrive_whichever_is_lost_or_damaged) {
+  for (const bool damage : {false, true})
+    for (int chosen = 0; chosen < static_cast<int>(kSends); ++chosen) {
+      post_receives(0, kSends);
+      post_sends();
+      exchange_trains([&](int i, std::vector<std::byte>& datagram) {
+        if (i == chosen && damage) datagram[wire::kBthBytes + 1] ^= std::byte{4};
+        return i != chosen || damage;
+      });
+      ASSERT_NO_FATAL_FAILURE(expect_all_once_in_order()) << chosen;
+    }
+}
+
+TEST_F(ManySends, find_a_receive_that_is_posted_later) {
+  for (const std::uint32_t there : {0u, 1u, 17u, kSends - 1}) {
+    post_receives(0, there);
+    post_sends();
+    exchange_trains(keep, 1);
+    post_receives(there, kSends - there);
+    exchange_trains(keep);
+    ASSERT_NO_FATAL_FAILURE(expect_all_once_in_order()) << there;
+  }
+  EXPECT_NE(b.nic.counters().send_rnr_err, 0u);
+}
+
+TEST_F(ManySends, end_at_a_receive_that_is_too_short) {
+  constexpr std::uint32_t kGood = 9;
+  post_receives(0, kGood);
+  post_receives(kGood, 1, kBytes - 1);
+  post_receives(kGood + 1, 1);
+  post_sends();
+  exchange_trains(keep);
+  for (std::uint32_t i = 0; i < kGood; ++i) {
+    ASSERT_EQ(b.poll().value().status, CompletionStatus::Success);
+    ASSERT_EQ(a.poll().value().status, CompletionStatus::Success);
+  }
+  const Completion failed = b.poll().value();
+  EXPECT_EQ(failed.id, kGood);
+  EXPECT_EQ(failed.status, CompletionStatus::LocalLengthError);
+  EXPECT_EQ(b.poll().value().status, CompletionStatus::Flushed);
+  EXPECT_EQ(a.poll().value().status, CompletionStatus::RemoteInvalidRequest);
+}
+
+// what comes behind the one that overran the queue is not taken.
+TEST_F(ManySends, end_where_the_completion_queue_is_full) {
+  Nic::QpInit init;
+  init.pd = b.pd;
+  init.send_cq = init.receive_cq = *b.nic.create_cq(8);
+  b.qp = *b.nic.create_qp(init);
+  QueuePairAttributes reset;
+  reset.state = QueuePairState::Reset;
+  ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
+  a.bring_up(b);
+  b.bring_up(a);
+  post_receives(0, kSends);
+  post_sends();
+  exchange_trains(keep, 1);
+  EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
+  EXPECT_LE(b.nic.counters().rdma_recvs, b.nic.cq(init.send_cq)->capacity() + 1);
+}
+
+}  // namespace
+}  // namespace verbena::soft
