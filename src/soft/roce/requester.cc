@@ -13,7 +13,7 @@ using core::SendWqe;
 using wire::Opcode;
 
 std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
-  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
+  return bytes <= mtu ? 1 : (bytes - 1) / mtu + 1;
 }
 
 std::uint32_t read_chunk_packets(const Link& link) {

@@ -15,6 +15,17 @@ struct Requester::Short {
   std::uint64_t remote_address = 0;
   const std::byte* data = nullptr;
   std::uint32_t length = 0;
+
+  // One by one: what is put together elsewhere could be copied only when all its parts have reached the cache.
+  template <class Request>
+  void take(const Request& from, std::uint32_t bytes) {
+    opcode = from.opcode;
+    flags = from.flags;
+    rkey = from.rkey;
+    remote_address = from.remote_address;
+    data = nullptr;
+    length = bytes;
+  }
 };
 
 namespace {
@@ -39,7 +50,7 @@ bool Requester::find_payload(const ScatterGather& sge, Short& request) const {
 bool Requester::is_short(const SendWqe& wqe, Short& request) const {
   if (!may_be_short(wqe.opcode, wqe.length) || wqe.started || wqe.sge_count != 1) return false;
   if (has_flag(wqe.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
-  request = {wqe.opcode, wqe.flags, wqe.rkey, wqe.remote_address, nullptr, wqe.length};
+  request.take(wqe, wqe.length);
   core::SendQueue& queue = link_.qp.send_queue();
   if (!has_flag(wqe.flags, SendFlags::Inline)) return find_payload(queue.sges(state_.current)[0], request);
   request.data = queue.inline_data(state_.current).data();
@@ -51,7 +62,7 @@ bool Requester::is_short(const SendRequest& posted, Short& request) const {
   if (posted.local.size() != 1 || !may_be_short(posted.opcode, posted.local[0].length)) return false;
   if (has_flag(posted.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
   const ScatterGather& sge = posted.local[0];
-  request = {posted.opcode, posted.flags, posted.rkey, posted.remote_address, nullptr, sge.length};
+  request.take(posted, sge.length);
   if (!has_flag(posted.flags, SendFlags::Inline)) return find_payload(sge, request);
   request.data = reinterpret_cast<const std::byte*>(sge.address);
   return true;
