@@ -56,26 +56,32 @@ class ShortPackets : public TwoDevices {
   Side twin_;  // of a
 };
 
-TEST_F(ShortPackets, are_what_the_long_way_makes) {
+class ShortPacketsOf : public ShortPackets, public ::testing::WithParamInterface<SendOpcode> {};
+
+TEST_P(ShortPacketsOf, are_what_the_long_way_makes) {
   int requests = 0;
-  for (const SendOpcode opcode : {SendOpcode::Send, SendOpcode::RdmaWrite})
-    for (const SendFlags flags : {SendFlags::None, SendFlags::Inline, SendFlags::Solicited | SendFlags::Signaled})
-      for (std::uint32_t length : {0u, 1u, 3u, 8u, 127u, 128u}) {
-        if (has_flag(flags, SendFlags::Inline)) length = std::min(length, a.qp.capabilities.max_inline_bytes);
-        const bool puts = ++requests % 2 == 0;
-        ScatterGather local = a.at(40, length);
-        SendRequest request = this->request(opcode, local, 8);
-        request.flags = flags;
-        std::vector<std::byte> own(a.memory.begin() + 40, a.memory.begin() + 40 + length);
-        if (has_flag(flags, SendFlags::Inline)) local = {reinterpret_cast<std::uint64_t>(own.data()), length, {}};
-        EXPECT_EQ(puts ? put(request) : posted(request), by_the_long_way(request)) << requests;
-        EXPECT_EQ(a.nic.next_deadline(), twin_.nic.next_deadline());
-        EXPECT_EQ(a.nic.counters().sent_bytes, twin_.nic.counters().sent_bytes);
-        EXPECT_EQ(a.nic.counters().sent_pkts, twin_.nic.counters().sent_pkts);
-        now = now + Duration::microseconds(3);
-        a.nic.check_invariants();
-      }
+  for (const SendFlags flags : {SendFlags::None, SendFlags::Inline, SendFlags::Solicited | SendFlags::Signaled})
+    for (std::uint32_t length : {0u, 1u, 3u, 8u, 127u, 128u}) {
+      if (has_flag(flags, SendFlags::Inline)) length = std::min(length, a.qp.capabilities.max_inline_bytes);
+      const bool puts = ++requests % 2 == 0;
+      ScatterGather local = a.at(40, length);
+      SendRequest request = this->request(GetParam(), local, 8);
+      request.flags = flags;
+      request.immediate = {std::byte{1}, std::byte{2}, std::byte{3}, static_cast<std::byte>(length)};
+      std::vector<std::byte> own(a.memory.begin() + 40, a.memory.begin() + 40 + length);
+      if (has_flag(flags, SendFlags::Inline)) local = {reinterpret_cast<std::uint64_t>(own.data()), length, {}};
+      EXPECT_EQ(puts ? put(request) : posted(request), by_the_long_way(request)) << requests;
+      EXPECT_EQ(a.nic.next_deadline(), twin_.nic.next_deadline());
+      EXPECT_EQ(a.nic.counters().sent_bytes, twin_.nic.counters().sent_bytes);
+      EXPECT_EQ(a.nic.counters().sent_pkts, twin_.nic.counters().sent_pkts);
+      now = now + Duration::microseconds(3);
+      a.nic.check_invariants();
+    }
 }
+
+INSTANTIATE_TEST_SUITE_P(Opcode, ShortPacketsOf,
+                         ::testing::Values(SendOpcode::Send, SendOpcode::SendWithImmediate, SendOpcode::RdmaWrite,
+                                           SendOpcode::RdmaWriteWithImmediate));
 
 TEST_F(ShortPackets, are_posted_and_complete_like_others) {
   const ScatterGather local = a.at(0, 16);
@@ -106,8 +112,7 @@ TEST_F(ShortPackets, are_refused_where_another_way_is_right) {
   EXPECT_TRUE(is_refused(several));
   EXPECT_TRUE(is_refused(request(SendOpcode::Send, long_one, 0)));
   EXPECT_TRUE(is_refused(request(SendOpcode::Send, foreign, 0)));
-  for (const SendOpcode opcode : {SendOpcode::RdmaRead, SendOpcode::SendWithImmediate,
-                                  SendOpcode::RdmaWriteWithImmediate, SendOpcode::FetchAndAdd})
+  for (const SendOpcode opcode : {SendOpcode::RdmaRead, SendOpcode::CompareAndSwap, SendOpcode::FetchAndAdd})
     EXPECT_TRUE(is_refused(request(opcode, local, 0)));
   SendRequest too_long_inline = request(SendOpcode::Send, local, 0);
   too_long_inline.flags = SendFlags::Inline;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SENDs and WRITEs of one short packet, each sent for the first time: their way leads past all that is about messages
 // of several packets, READs, and sending again. Whatever is not plain goes the long way: to the peer it is the same.
+#include <array>
+
 #include "soft/roce/requester.h"
 
 namespace verbena::roce {
@@ -13,6 +15,7 @@ struct Requester::Short {
   SendFlags flags = SendFlags::None;
   RKey rkey;
   std::uint64_t remote_address = 0;
+  std::array<std::byte, 4> immediate{};
   const std::byte* data = nullptr;
   std::uint32_t length = 0;
 
@@ -23,6 +26,7 @@ struct Requester::Short {
     flags = from.flags;
     rkey = from.rkey;
     remote_address = from.remote_address;
+    immediate = from.immediate;
     data = nullptr;
     length = bytes;
   }
@@ -31,7 +35,25 @@ struct Requester::Short {
 namespace {
 
 bool may_be_short(SendOpcode opcode, std::uint32_t length) {
-  return (opcode == SendOpcode::Send || opcode == SendOpcode::RdmaWrite) && length <= kMostShortBytes;
+  return opcode < SendOpcode::RdmaRead && length <= kMostShortBytes;
+}
+
+struct Kind {
+  Opcode opcode;
+  bool writes, immediate, may_be_solicited;
+};
+
+Kind kind_of(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::RdmaWrite:
+      return {Opcode::RcWriteOnly, true, false, false};
+    case SendOpcode::RdmaWriteWithImmediate:
+      return {Opcode::RcWriteOnlyWithImmediate, true, true, true};
+    case SendOpcode::SendWithImmediate:
+      return {Opcode::RcSendOnlyWithImmediate, false, true, true};
+    default:
+      return {Opcode::RcSendOnly, false, false, true};
+  }
 }
 
 }  // namespace
@@ -70,17 +92,18 @@ bool Requester::is_short(const SendRequest& posted, Short& request) const {
 
 // Each is the last packet of its message, and asks for an acknowledgement.
 bool Requester::add_short(const Short& request, Train& train) {
-  const bool write = request.opcode == SendOpcode::RdmaWrite;
+  const Kind kind = kind_of(request.opcode);
   wire::Bth bth;
-  bth.opcode = write ? Opcode::RcWriteOnly : Opcode::RcSendOnly;
+  bth.opcode = kind.opcode;
   bth.psn = state_.next;
   bth.destination = link_.qp.attributes().destination;
   bth.pkey = link_.pkey;
-  bth.solicited = !write && has_flag(request.flags, SendFlags::Solicited);
+  bth.solicited = kind.may_be_solicited && has_flag(request.flags, SendFlags::Solicited);
   bth.ack_request = true;
   bth.pad_count = wire::pad_count_for(request.length);
   const wire::Reth reth{request.remote_address, request.rkey, request.length};
-  return train.add_short(bth, write ? &reth : nullptr, {request.data, request.length});
+  return train.add_short(bth, kind.writes ? &reth : nullptr, kind.immediate ? &request.immediate : nullptr,
+                         {request.data, request.length});
 }
 
 void Requester::note_short(Instant now, SendWqe& wqe, bool first, std::size_t bytes) {
