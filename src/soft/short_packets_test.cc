@@ -136,13 +136,43 @@ TEST_F(ShortPackets, wait_for_what_was_posted_before_them) {
   EXPECT_FALSE(is_refused(request(SendOpcode::RdmaWrite, local, 0)));
 }
 
+TEST_F(ShortPackets, wait_for_what_other_queue_pairs_have_ready) {
+  const Nic::CreatedQp ours = a.make_qp(), theirs = b.make_qp();
+  a.bring_up(ours, b, theirs);
+  const ScatterGather local = a.at(0, 16);
+  post(request(SendOpcode::RdmaWrite, local, 0));
+  a.nic.handle_doorbells(now);
+  const SendRequest write = request(SendOpcode::RdmaWrite, local, 0);
+  EXPECT_FALSE(a.nic.put_packet(now, *ours.queues, write, train));
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  EXPECT_TRUE(a.nic.put_packet(now, *ours.queues, write, train));
+}
+
+// also of those that leave in one go.
+TEST_F(ShortPackets, wait_behind_a_fence) {
+  const ScatterGather local = a.at(0, 16), sink = a.at(500000, 16);
+  post(request(SendOpcode::RdmaRead, sink, 0));
+  post(request(SendOpcode::RdmaWrite, local, 0));
+  SendRequest fenced = request(SendOpcode::RdmaWrite, local, 0);
+  fenced.flags = SendFlags::Fence;
+  post(fenced);
+  a.nic.handle_doorbells(now);
+  while (a.nic.poll_transmit(now, Nic::Acks::Owed, train)) continue;
+  EXPECT_EQ(a.nic.counters().sent_pkts, 2u);
+}
+
 TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {
+  Nic::QpInit init;
+  init.pd = a.pd;
+  init.send_cq = init.receive_cq = a.cq;
+  init.capabilities.max_send_requests = 4 * roce::Config{}.initial_window_packets;
+  a.qp = *a.nic.create_qp(init);
+  a.bring_up(b);
   const ScatterGather local = a.at(0, 16);
   const SendRequest write = request(SendOpcode::RdmaWrite, local, 0);
   std::uint32_t left = 0;
   while (!is_refused(write)) ++left;
-  EXPECT_GE(left, roce::Config{}.initial_window_packets / 2);
-  EXPECT_LE(left, roce::Config{}.initial_window_packets);
+  EXPECT_EQ(left, roce::Config{}.initial_window_packets);
   QueuePairAttributes drains;
   drains.state = QueuePairState::Sqd;
   const ScatterGather other = twin_.at(0, 16);
@@ -255,6 +285,52 @@ TEST_F(ManySends, end_at_a_receive_that_is_too_short) {
   EXPECT_EQ(failed.status, CompletionStatus::LocalLengthError);
   EXPECT_EQ(b.poll().value().status, CompletionStatus::Flushed);
   EXPECT_EQ(a.poll().value().status, CompletionStatus::RemoteInvalidRequest);
+}
+
+// What came twice stands before what is new: R-021 once for each gap.
+TEST_F(ManySends, say_again_what_is_missing_behind_what_came_twice) {
+  post_receives(0, kSends);
+  post_sends();
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  const auto hand_over = [&](std::uint32_t first, std::uint32_t count) {
+    std::vector<std::byte> one, joined;
+    for (std::uint32_t i = first; i < first + count; ++i) {
+      train.flatten(i, one);
+      joined.insert(joined.end(), one.begin(), one.end());
+    }
+    b.nic.handle_datagrams(now, train.path(), std::nullopt, joined, one.size());
+  };
+  hand_over(0, 1);
+  hand_over(2, 1);
+  EXPECT_EQ(b.nic.counters().send_seq_err, 1u);
+  hand_over(0, 4);
+  EXPECT_EQ(b.nic.counters().rdma_recvs, 4u);
+  hand_over(6, 1);
+  EXPECT_EQ(b.nic.counters().send_seq_err, 2u);
+}
+
+// A duplicate is judged by its number alone; what repeats it is new, and keeps no rule of lengths.
+TEST_F(ManySends, of_a_length_that_breaks_the_rules_are_refused_behind_what_came_twice) {
+  post_receives(0, 3);
+  const ScatterGather local = a.at(0, kBytes);
+  post(request(SendOpcode::Send, local, 0));
+  a.nic.handle_doorbells(now);
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  std::vector<std::byte> good, joined;
+  train.flatten(0, good);
+  b.nic.handle_datagram(now, train.path(), std::nullopt, good);
+  wire::Packet bad;
+  ASSERT_EQ(wire::parse(good, bad), wire::DropReason::None);
+  bad.payload = bad.payload.first(kBytes - 1);
+  for (int i = 0; i < 2; ++i, ++bad.bth.psn) {
+    std::vector<std::byte> one(wire::datagram_bytes(bad));
+    wire::emit(bad, train.path(), 0, one);
+    joined.insert(joined.end(), one.begin(), one.end());
+  }
+  b.nic.handle_datagrams(now, train.path(), std::nullopt, joined, joined.size() / 2);
+  EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
+  EXPECT_EQ(b.nic.counters().rdma_recvs, 1u);
+  EXPECT_EQ(b.nic.counters().invalid_requests, 1u);
 }
 
 // what comes behind the one that overran the queue is not taken.
