@@ -161,6 +161,39 @@ TEST_F(ShortPackets, wait_behind_a_fence) {
   EXPECT_EQ(a.nic.counters().sent_pkts, 2u);
 }
 
+// the tail of an answer leaves with a short SEND, finds its region gone, and what it flushes overruns the queue.
+TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_with_them) {
+  Nic::QpInit init;
+  init.pd = b.pd;
+  init.send_cq = init.receive_cq = *b.nic.create_cq(1);
+  b.qp = *b.nic.create_qp(init);
+  const Nic::CreatedQp other = *b.nic.create_qp(init), peer = a.make_qp();
+  QueuePairAttributes reset;
+  reset.state = QueuePairState::Reset;
+  ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
+  a.bring_up(b);
+  b.bring_up(a);
+  b.bring_up(other, a, peer);
+  const ScatterGather sink = a.at(0, 100 * 1024 + 100);
+  post(request(SendOpcode::RdmaRead, sink, 0));
+  a.nic.handle_doorbells(now);
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  b.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+  while (b.nic.poll_transmit(now, Nic::Acks::Owed, train)) continue;
+  ASSERT_TRUE(b.nic.packets_wait()) << "the last packet waits for company";
+  for (std::uint32_t i = 0; i < 2; ++i) post_receive(b.at(8 * i, 8), i);
+  now = now + Duration::microseconds(1);
+  ASSERT_TRUE(b.nic.deregister_memory(b.region.lkey));
+  std::array<std::byte, 8> own{};
+  const ScatterGather local{reinterpret_cast<std::uint64_t>(own.data()), 8, {}};
+  SendRequest send = request(SendOpcode::Send, local, 0);
+  send.flags = SendFlags::Inline | SendFlags::Signaled;
+  ASSERT_TRUE(b.nic.put_packet(now, *b.qp.queues, send, train));
+  b.nic.follow_packet(now, *b.qp.queues);
+  EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
+  EXPECT_EQ(other.queues->state(), QueuePairState::Error);
+}
+
 TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {
   Nic::QpInit init;
   init.pd = a.pd;
@@ -348,7 +381,9 @@ TEST_F(ManySends, end_where_the_completion_queue_is_full) {
   post_sends();
   exchange_trains(keep, 1);
   EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
-  EXPECT_LE(b.nic.counters().rdma_recvs, b.nic.cq(init.send_cq)->capacity() + 1);
+  const std::uint32_t room = b.nic.cq(init.send_cq)->capacity();
+  EXPECT_GE(b.nic.counters().rdma_recvs, room);
+  EXPECT_LE(b.nic.counters().rdma_recvs, room + 1);
 }
 
 }  // namespace

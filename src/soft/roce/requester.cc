@@ -186,7 +186,9 @@ bool Requester::emit(Instant now, Train& train) {
   Room room;
   while (SendWqe* const next = sendable(room)) {
     SendWqe& wqe = *next;
-    if (emit_shorts(now, room, train)) {
+    const Shorts shorts = emit_shorts(now, room, train);
+    if (shorts == Shorts::NoRoom) break;
+    if (shorts == Shorts::Some) {
       added = true;
       continue;
     }

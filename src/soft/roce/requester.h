@@ -58,7 +58,8 @@ class Requester {
   bool find_payload(const ScatterGather& sge, Short& request) const;
   bool add_short(const Short& request, Train& train);
   void note_short(Instant now, core::SendWqe& wqe, bool first, std::size_t bytes);
-  bool emit_shorts(Instant now, const Room& room, Train& train);
+  enum class Shorts : std::uint8_t { None, Some, NoRoom };  // NoRoom: in this train, for one that is short
+  Shorts emit_shorts(Instant now, const Room& room, Train& train);
   bool emit_packet(Instant now, core::SendWqe& wqe, const Room& room, Train& train);
   bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
   void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);

@@ -115,8 +115,8 @@ void Requester::note_short(Instant now, SendWqe& wqe, bool first, std::size_t by
 }
 
 // As many of those that come next as there is room for.
-bool Requester::emit_shorts(Instant now, const Room& room, Train& train) {
-  if (!leaves_in_order()) return false;
+Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& train) {
+  if (!leaves_in_order()) return Shorts::None;
   core::SendQueue& queue = link_.qp.send_queue();
   const std::uint32_t end = queue.posted();
   std::uint32_t count = 0, bytes = 0;
@@ -125,12 +125,16 @@ bool Requester::emit_shorts(Instant now, const Room& room, Train& train) {
     SendWqe& wqe = queue.at(state_.current);
     const bool first = train.empty();
     const std::size_t before = train.total_bytes();
-    if (!is_short(wqe, request) || !add_short(request, train)) break;
+    if (!is_short(wqe, request)) break;
+    if (!add_short(request, train)) {
+      if (count == 0 && !first) return Shorts::NoRoom;
+      break;
+    }
     note_short(now, wqe, first, train.total_bytes() - before);
     ++count;
     bytes += request.length;
   }
-  return count != 0;
+  return count != 0 ? Shorts::Some : Shorts::None;
 }
 
 // The window admits at least what is counted here: packets of any length.
