@@ -163,16 +163,8 @@ TEST_F(ShortPackets, wait_behind_a_fence) {
 
 // the tail of an answer leaves with a short SEND, finds its region gone, and what it flushes overruns the queue.
 TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_with_them) {
-  Nic::QpInit init;
-  init.pd = b.pd;
-  init.send_cq = init.receive_cq = *b.nic.create_cq(1);
-  b.qp = *b.nic.create_qp(init);
-  const Nic::CreatedQp other = *b.nic.create_qp(init), peer = a.make_qp();
-  QueuePairAttributes reset;
-  reset.state = QueuePairState::Reset;
-  ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
-  a.bring_up(b);
-  b.bring_up(a);
+  complete_to(1);
+  const Nic::CreatedQp other = b.make_qp(), peer = a.make_qp();
   b.bring_up(other, a, peer);
   const ScatterGather sink = a.at(0, 100 * 1024 + 100);
   post(request(SendOpcode::RdmaRead, sink, 0));
@@ -368,20 +360,12 @@ TEST_F(ManySends, of_a_length_that_breaks_the_rules_are_refused_behind_what_came
 
 // what comes behind the one that overran the queue is not taken.
 TEST_F(ManySends, end_where_the_completion_queue_is_full) {
-  Nic::QpInit init;
-  init.pd = b.pd;
-  init.send_cq = init.receive_cq = *b.nic.create_cq(8);
-  b.qp = *b.nic.create_qp(init);
-  QueuePairAttributes reset;
-  reset.state = QueuePairState::Reset;
-  ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
-  a.bring_up(b);
-  b.bring_up(a);
+  complete_to(8);
   post_receives(0, kSends);
   post_sends();
   exchange_trains(keep, 1);
   EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
-  const std::uint32_t room = b.nic.cq(init.send_cq)->capacity();
+  const std::uint32_t room = b.nic.cq(b.cq)->capacity();
   EXPECT_GE(b.nic.counters().rdma_recvs, room);
   EXPECT_LE(b.nic.counters().rdma_recvs, room + 1);
 }

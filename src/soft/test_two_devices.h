@@ -84,6 +84,16 @@ class TwoDevices : public ::testing::Test {
     b.bring_up(a);
     for (std::size_t i = 0; i < a.memory.size(); ++i) a.memory[i] = static_cast<std::byte>(i * 7 + (i >> 8));
   }
+  // b has a queue of so many completions, and a queue pair with it, in place of those it had.
+  void complete_to(std::uint32_t completions) {
+    b.cq = *b.nic.create_cq(completions);
+    b.qp = b.make_qp();
+    QueuePairAttributes reset;
+    reset.state = QueuePairState::Reset;
+    ASSERT_TRUE(a.nic.modify_qp(now, a.qp.qpn, reset, AttributeMask::State));
+    a.bring_up(b);
+    b.bring_up(a);
+  }
   bool move(Side& from, Side& to) {
     bool any = false;
     std::vector<std::byte> bytes;

@@ -29,11 +29,7 @@ struct Requester::Cut {
   bool first = false, last = false;
 };
 
-namespace {
-
 Opcode opcode_of(SendOpcode opcode, bool first, bool last) {
-  const bool immediate =
-      opcode == SendOpcode::SendWithImmediate || opcode == SendOpcode::RdmaWriteWithImmediate;
   switch (opcode) {
     case SendOpcode::RdmaRead:
       return Opcode::RcReadRequest;
@@ -41,26 +37,27 @@ Opcode opcode_of(SendOpcode opcode, bool first, bool last) {
       return Opcode::RcCompareSwap;
     case SendOpcode::FetchAndAdd:
       return Opcode::RcFetchAdd;
-    case SendOpcode::Send:
-    case SendOpcode::SendWithImmediate:
-      if (first && last) return immediate ? Opcode::RcSendOnlyWithImmediate : Opcode::RcSendOnly;
-      if (last) return immediate ? Opcode::RcSendLastWithImmediate : Opcode::RcSendLast;
-      return first ? Opcode::RcSendFirst : Opcode::RcSendMiddle;
-    case SendOpcode::RdmaWrite:
-    case SendOpcode::RdmaWriteWithImmediate:
-      if (first && last) return immediate ? Opcode::RcWriteOnlyWithImmediate : Opcode::RcWriteOnly;
-      if (last) return immediate ? Opcode::RcWriteLastWithImmediate : Opcode::RcWriteLast;
-      return first ? Opcode::RcWriteFirst : Opcode::RcWriteMiddle;
+    default:
+      break;
   }
-  return Opcode::RcSendOnly;
+  const bool writes = opcode == SendOpcode::RdmaWrite || opcode == SendOpcode::RdmaWriteWithImmediate;
+  const bool immediate = opcode == SendOpcode::SendWithImmediate || opcode == SendOpcode::RdmaWriteWithImmediate;
+  const Opcode of_send = first ? (last ? Opcode::RcSendOnly : Opcode::RcSendFirst)
+                               : (last ? Opcode::RcSendLast : Opcode::RcSendMiddle);
+  // The opcodes of a WRITE stand in the order of those of a SEND, each with immediate behind the one without.
+  constexpr auto kWrite = static_cast<std::uint8_t>(Opcode::RcWriteFirst);
+  return static_cast<Opcode>(static_cast<std::uint8_t>(of_send) + (writes ? kWrite : 0) + (immediate && last ? 1 : 0));
 }
 
-bool may_be_solicited(SendOpcode opcode) {
-  return opcode == SendOpcode::Send || opcode == SendOpcode::SendWithImmediate ||
-         opcode == SendOpcode::RdmaWriteWithImmediate;
+wire::Bth Requester::bth_of(Opcode opcode, SendFlags flags) const {
+  wire::Bth bth;
+  bth.opcode = opcode;
+  bth.psn = state_.next;
+  bth.destination = link_.qp.attributes().destination;
+  bth.pkey = link_.pkey;
+  bth.solicited = wire::opcode_info(opcode).completes_receive && has_flag(flags, SendFlags::Solicited);
+  return bth;
 }
-
-}  // namespace
 
 std::uint32_t Requester::read_chunk_packets() const { return roce::read_chunk_packets(link_); }
 
@@ -234,11 +231,7 @@ bool Requester::emit_run(Instant now, SendWqe& wqe, std::uint32_t count, const R
   PieceList pieces;
   if (!find_pieces(link_, link_.pd(), sges, offset, count * mtu, Access::None, pieces) || pieces.count != 1)
     return emit_packet(now, wqe, room, train);  // one by one as far as it goes
-  wire::Bth bth;
-  bth.opcode = opcode_of(wqe.opcode, false, false);
-  bth.psn = state_.next;
-  bth.destination = link_.qp.attributes().destination;
-  bth.pkey = link_.pkey;
+  const wire::Bth bth = bth_of(opcode_of(wqe.opcode, false, false), wqe.flags);
   if (!train.add_run(bth, pieces.pieces[0].data, mtu, count, Train::Payload::Gather))
     return emit_packet(now, wqe, room, train);  // so far as the memory is there
   link_.counters.sent_pkts += count;
@@ -263,12 +256,7 @@ bool Requester::emit_packet(Instant now, SendWqe& wqe, const Room& room, Train& 
 
   wire::Packet packet;
   wire::Bth& bth = packet.bth;
-  bth.opcode = opcode_of(wqe.opcode, cut.first, cut.last);
-  bth.psn = state_.next;
-  bth.destination = link_.qp.attributes().destination;
-  bth.pkey = link_.pkey;
-  bth.solicited =
-      cut.last && has_flag(wqe.flags, SendFlags::Solicited) && may_be_solicited(wqe.opcode);
+  bth = bth_of(opcode_of(wqe.opcode, cut.first, cut.last), wqe.flags);
   bth.ack_request = cut.last || room.ends_with_next(mtu) || state_.since_ack_request + 1 >= ack_request_interval();
   packet.immediate = wqe.immediate;
   if (wqe.is_atomic()) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+
 #include "soft/roce/link.h"
 #include "soft/roce/send_state.h"
 
@@ -48,6 +49,8 @@ class Requester {
   // At least as many as are, but for the one that holds the oldest request.
   std::uint32_t trains_in_flight() const;
   void begin(core::SendWqe& wqe);
+  // Of the next packet; without what its payload and place in the window say.
+  wire::Bth bth_of(wire::Opcode opcode, SendFlags flags) const;
   std::uint32_t middle_run(const core::SendWqe& wqe, const Room& room, const Train& train) const;
   bool emit_run(Instant now, core::SendWqe& wqe, std::uint32_t count, const Room& room, Train& train);
   // requester_short.cc
@@ -56,7 +59,7 @@ class Requester {
   bool is_short(const core::SendWqe& wqe, Short& request) const;
   bool is_short(const SendRequest& posted, Short& request) const;
   bool find_payload(const ScatterGather& sge, Short& request) const;
-  bool add_short(const Short& request, Train& train);
+  bool add_short(Short& request, Train& train) const;
   void note_short(Instant now, core::SendWqe& wqe, bool first, std::size_t bytes);
   enum class Shorts : std::uint8_t { None, Some, NoRoom };  // NoRoom: in this train, for one that is short
   Shorts emit_shorts(Instant now, const Room& room, Train& train);
@@ -76,6 +79,7 @@ class Requester {
 using core::ack_timeout;
 // PSNs of one READ request: requests are cut so that their answers fit a receive buffer.
 std::uint32_t read_chunk_packets(const Link& link);
+wire::Opcode opcode_of(SendOpcode opcode, bool first, bool last);
 // Sequence numbers a message takes.
 std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu);
 

@@ -1,34 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // SENDs and WRITEs of one short packet, each sent for the first time: their way leads past all that is about messages
 // of several packets, READs, and sending again. Whatever is not plain goes the long way: to the peer it is the same.
-#include <array>
-
 #include "soft/roce/requester.h"
 
 namespace verbena::roce {
 
 using core::SendWqe;
-using wire::Opcode;
 
 struct Requester::Short {
-  SendOpcode opcode = SendOpcode::Send;
+  wire::Packet packet;  // but for what add_short() sets
   SendFlags flags = SendFlags::None;
-  RKey rkey;
-  std::uint64_t remote_address = 0;
-  std::array<std::byte, 4> immediate{};
-  const std::byte* data = nullptr;
-  std::uint32_t length = 0;
+  core::Piece payload{};
 
   // One by one: what is put together elsewhere could be copied only when all its parts have reached the cache.
   template <class Request>
-  void take(const Request& from, std::uint32_t bytes) {
-    opcode = from.opcode;
+  void take(const Request& from, std::size_t bytes) {
+    packet.bth.opcode = opcode_of(from.opcode, true, true);
+    packet.reth.va = from.remote_address;
+    packet.reth.rkey = from.rkey;
+    packet.reth.length = static_cast<std::uint32_t>(bytes);
+    packet.immediate = from.immediate;
     flags = from.flags;
-    rkey = from.rkey;
-    remote_address = from.remote_address;
-    immediate = from.immediate;
-    data = nullptr;
-    length = bytes;
+    payload = {nullptr, bytes};
   }
 };
 
@@ -36,24 +29,6 @@ namespace {
 
 bool may_be_short(SendOpcode opcode, std::uint32_t length) {
   return opcode < SendOpcode::RdmaRead && length <= kMostShortBytes;
-}
-
-struct Kind {
-  Opcode opcode;
-  bool writes, immediate, may_be_solicited;
-};
-
-Kind kind_of(SendOpcode opcode) {
-  switch (opcode) {
-    case SendOpcode::RdmaWrite:
-      return {Opcode::RcWriteOnly, true, false, false};
-    case SendOpcode::RdmaWriteWithImmediate:
-      return {Opcode::RcWriteOnlyWithImmediate, true, true, true};
-    case SendOpcode::SendWithImmediate:
-      return {Opcode::RcSendOnlyWithImmediate, false, true, true};
-    default:
-      return {Opcode::RcSendOnly, false, false, true};
-  }
 }
 
 }  // namespace
@@ -64,9 +39,10 @@ bool Requester::leaves_in_order() const {
 }
 
 bool Requester::find_payload(const ScatterGather& sge, Short& request) const {
-  if (request.length == 0) return true;
-  request.data = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, request.length, Access::None);
-  return request.data != nullptr;
+  core::Piece& payload = request.payload;
+  if (payload.size == 0) return true;
+  payload.data = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, sge.length, Access::None);
+  return payload.data != nullptr;
 }
 
 bool Requester::is_short(const SendWqe& wqe, Short& request) const {
@@ -75,7 +51,7 @@ bool Requester::is_short(const SendWqe& wqe, Short& request) const {
   request.take(wqe, wqe.length);
   core::SendQueue& queue = link_.qp.send_queue();
   if (!has_flag(wqe.flags, SendFlags::Inline)) return find_payload(queue.sges(state_.current)[0], request);
-  request.data = queue.inline_data(state_.current).data();
+  request.payload.data = queue.inline_data(state_.current).data();
   return true;
 }
 
@@ -86,24 +62,18 @@ bool Requester::is_short(const SendRequest& posted, Short& request) const {
   const ScatterGather& sge = posted.local[0];
   request.take(posted, sge.length);
   if (!has_flag(posted.flags, SendFlags::Inline)) return find_payload(sge, request);
-  request.data = reinterpret_cast<const std::byte*>(sge.address);
+  request.payload.data = reinterpret_cast<const std::byte*>(sge.address);
   return true;
 }
 
-// Each is the last packet of its message, and asks for an acknowledgement.
-bool Requester::add_short(const Short& request, Train& train) {
-  const Kind kind = kind_of(request.opcode);
-  wire::Bth bth;
-  bth.opcode = kind.opcode;
-  bth.psn = state_.next;
-  bth.destination = link_.qp.attributes().destination;
-  bth.pkey = link_.pkey;
-  bth.solicited = kind.may_be_solicited && has_flag(request.flags, SendFlags::Solicited);
+// Each is the last packet of its message, and asks for an acknowledgement. False: the train or the memory ended.
+bool Requester::add_short(Short& request, Train& train) const {
+  wire::Bth& bth = request.packet.bth;
+  bth = bth_of(bth.opcode, request.flags);
   bth.ack_request = true;
-  bth.pad_count = wire::pad_count_for(request.length);
-  const wire::Reth reth{request.remote_address, request.rkey, request.length};
-  return train.add_short(bth, kind.writes ? &reth : nullptr, kind.immediate ? &request.immediate : nullptr,
-                         {request.data, request.length});
+  bth.pad_count = wire::pad_count_for(request.payload.size);
+  return train.fits(request.packet.info().header_bytes + request.payload.size + bth.pad_count + wire::kIcrcBytes) &&
+         train.add(request.packet, {&request.payload, 1}, request.payload.size, Train::Payload::Copy);
 }
 
 void Requester::note_short(Instant now, SendWqe& wqe, bool first, std::size_t bytes) {
@@ -132,7 +102,7 @@ Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& t
     }
     note_short(now, wqe, first, train.total_bytes() - before);
     ++count;
-    bytes += request.length;
+    bytes += static_cast<std::uint32_t>(request.payload.size);
   }
   return count != 0 ? Shorts::Some : Shorts::None;
 }

@@ -111,26 +111,6 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
   return true;
 }
 
-bool Train::add_short(const wire::Bth& bth, const wire::Reth* reth, const std::array<std::byte, 4>* immediate,
-                      std::span<const std::byte> payload) {
-  const std::size_t header_bytes =
-      wire::kBthBytes + (reth == nullptr ? 0 : wire::kRethBytes) + (immediate == nullptr ? 0 : wire::kImmDtBytes);
-  const std::size_t covered = header_bytes + payload.size() + bth.pad_count;
-  const std::size_t bytes = covered + wire::kIcrcBytes;
-  if (!fits(bytes)) return false;
-  std::byte* const frame = next(bytes);
-  if (!core::dma_read(frame + header_bytes, payload)) return false;
-  wire::emit_bth(bth, std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
-  if (reth != nullptr) wire::emit(*reth, frame + wire::kBthBytes);
-  if (immediate != nullptr)
-    std::memcpy(frame + header_bytes - wire::kImmDtBytes, immediate->data(), wire::kImmDtBytes);
-  std::memset(frame + covered - bth.pad_count, 0, bth.pad_count);
-  wire::store_icrc(frame + covered, icrc_over({frame, covered}, bytes));
-  reserve(bytes);
-  count_datagram(bytes);
-  return true;
-}
-
 bool Train::add_gathered(const wire::Packet& packet, std::span<const Piece> parts, std::size_t bytes) {
   const std::size_t header_bytes = packet.info().header_bytes;
   const std::size_t pad = packet.bth.pad_count;

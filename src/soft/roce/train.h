@@ -3,7 +3,6 @@
 // segmented send. Identification i belongs to the i-th datagram, and its ICRC says so.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -63,10 +62,6 @@ class Train {
   // False when the memory of `parts` is not there any more: then nothing was added.
   [[nodiscard]] bool add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
                          Payload how);
-  // The same for a packet of a BTH, a RETH and an immediate if there are, and a payload that is copied. False too where
-  // it does not fit.
-  [[nodiscard]] bool add_short(const wire::Bth& bth, const wire::Reth* reth, const std::array<std::byte, 4>* immediate,
-                               std::span<const std::byte> payload);
   // Adds `count` packets that are a BTH and payload each, up to room_for_run(): the first as `bth` says, the others
   // with the numbers after its; the payload from `data` on. False as add().
   [[nodiscard]] bool add_run(const wire::Bth& bth, const std::byte* data, std::size_t payload_bytes,
