@@ -53,6 +53,8 @@ bool is_of_c_library(const void* function) {
 
 #ifdef VERBENA_CALLS_KERNEL
 
+[[gnu::used]] bool verbena_fills_returns = __builtin_cpu_is("intel") == 0;
+
 // Thirty-two calls from which nobody returns: so many a processor remembers, or more than lie between here and who
 // polls. Where a shadow stack watches (rdsspq yields something) they would pass for an attack. Meanwhile the frame is
 // known by rdx: who unwinds in a signal handler finds the caller.
@@ -66,6 +68,8 @@ extern "C" [[gnu::naked]] long verbena_call_kernel(long, long, long, long, long,
     mov %r9, %r8
     mov 8(%rsp), %r9
     syscall
+    cmpb $0, verbena_fills_returns(%rip)
+    je 4f
     xor %ecx, %ecx
     rdsspq %rcx
     test %rcx, %rcx
@@ -87,6 +91,7 @@ extern "C" [[gnu::naked]] long verbena_call_kernel(long, long, long, long, long,
 
 #else
 
+bool verbena_fills_returns = false;
 extern "C" long verbena_call_kernel(long, long, long, long, long, long, long) { return -ENOSYS; }
 
 #endif

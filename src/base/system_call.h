@@ -3,8 +3,8 @@
 //
 // A processor predicts where a function returns to by the calls it remembers. After a system call those are the
 // kernel's, or a hypervisor's under it: what returns first is sent to an address that is none of the process's. That
-// costs it hundreds of cycles, and the next system call more. So what it remembers is overwritten before. ADR 0008 has
-// the figures.
+// costs it hundreds of cycles, and the next system call more. So what it remembers is overwritten before. Intel's keep
+// most of the process's, and would lose by it. ADR 0008 has the figures.
 #pragma once
 
 #include <cerrno>
@@ -18,6 +18,8 @@ bool calls_kernel_itself();
 // its place.
 bool is_of_c_library(const void* function);
 
+// Whether this processor is one that is helped by that.
+extern "C" [[gnu::visibility("hidden")]] bool verbena_fills_returns;
 // The kernel's answer: what the call yields, or an error number below zero.
 extern "C" [[gnu::visibility("hidden")]] long verbena_call_kernel(long number, long, long, long, long, long, long);
 
