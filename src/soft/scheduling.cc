@@ -109,7 +109,6 @@ void Nic::follow_packet(Instant now, core::QueuePair& queues) {
   Qp& qp = static_cast<Qp&>(queues);
   note_reply(now, qp);
   schedule(now, qp);
-  settle_broken_queues(now);  // an answer that left with it may have been broken off
 }
 
 // Something was posted. Whether it can leave is seen when it is asked for.

@@ -161,8 +161,8 @@ TEST_F(ShortPackets, wait_behind_a_fence) {
   EXPECT_EQ(a.nic.counters().sent_pkts, 2u);
 }
 
-// the tail of an answer leaves with a short SEND, finds its region gone, and what it flushes overruns the queue.
-TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_with_them) {
+// the tail of an answer leaves behind a short SEND, finds no region, and what it flushes overruns the queue.
+TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_behind_them) {
   complete_to(1);
   const Nic::CreatedQp other = b.make_qp(), peer = a.make_qp();
   b.bring_up(other, a, peer);
@@ -182,8 +182,34 @@ TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_with_them) {
   send.flags = SendFlags::Inline | SendFlags::Signaled;
   ASSERT_TRUE(b.nic.put_packet(now, *b.qp.queues, send, train));
   b.nic.follow_packet(now, *b.qp.queues);
+  EXPECT_EQ(b.qp.queues->state(), QueuePairState::Rts);
+  while (b.nic.poll_transmit(now, Nic::Acks::Idle, train)) continue;
   EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
   EXPECT_EQ(other.queues->state(), QueuePairState::Error);
+}
+
+// What answers has a wait behind it in which an acknowledgement costs nobody anything.
+TEST_F(ShortPackets, leave_before_an_acknowledgement_that_is_owed) {
+  const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
+  SendRequest answer = request(SendOpcode::RdmaWrite, from_b, 0);
+  answer.rkey = a.region.rkey;
+  const std::uint32_t held = roce::Config{}.max_held_acknowledgements;
+  std::uint32_t acknowledgements = 0;
+  for (std::uint32_t turn = 1; turn <= 2 * held; ++turn) {
+    ASSERT_TRUE(a.nic.put_packet(now, *a.qp.queues, request(SendOpcode::RdmaWrite, from_a, 0), train)) << turn;
+    a.nic.follow_packet(now, *a.qp.queues);
+    b.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+    ASSERT_TRUE(b.nic.put_packet(now, *b.qp.queues, answer, train)) << turn;
+    EXPECT_EQ(train.datagrams(), 1u) << turn;
+    b.nic.follow_packet(now, *b.qp.queues);
+    a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+    while (move(a, b)) continue;
+    if (!b.nic.poll_transmit(now, Nic::Acks::Idle, train)) continue;
+    ++acknowledgements;
+    a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+    EXPECT_EQ(a.qp.queues->send_queue().retired(), turn);
+  }
+  EXPECT_EQ(acknowledgements, 2u);
 }
 
 TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {

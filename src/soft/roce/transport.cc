@@ -131,7 +131,6 @@ bool Transport::put_short(Instant now, const SendRequest& request, Train& train)
   train.set_path(link_.path, link_.source_index);
   if (!requester_.put_short(now, request, train)) return false;
   responder_.note_reply(now);
-  responder_.emit(now, !responder_.holds_back(now), train);
   return true;
 }
 

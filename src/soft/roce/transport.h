@@ -43,7 +43,8 @@ class Transport {
   Outlook outlook(Instant now);
   // One train; false when there was nothing to send.
   bool emit(Instant now, bool flush_acks, Train& train);
-  // The same for a request that is not posted yet; see Requester::put_short().
+  // The same for a request that is not posted yet; see Requester::put_short(). What is owed does not ride with it, it
+  // follows: behind what answers comes a wait, in which an acknowledgement keeps nobody.
   bool put_short(Instant now, const SendRequest& request, Train& train);
   // Whether there were requests of ours in the last one.
   bool sent_requests() const { return sent_requests_; }
