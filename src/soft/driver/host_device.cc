@@ -19,6 +19,8 @@ using namespace sleeping;
 namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
+// The peer takes one of so many bytes while the next is put together.
+constexpr std::size_t kLongTrainBytes = 16 * 1024;
 constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere so often, which takes microseconds; sooner where that is how rings tell
 // which are not looked at; and in each turn so many after something came from there.
@@ -197,8 +199,8 @@ bool HostDevice::transmit(bool found_nothing, When when) {
       const bool flush = found_nothing || sent_any || count != 0;
       const bool due = nic_.poll_transmit(turn_, Nic::Acks::Owed, *trains_[count]);
       if (!due && !(flush && nic_.poll_transmit(turn_, acks, *trains_[count]))) break;
-      ++count;
-      alone = due && count == 1 && !nic_.transmit_waits();  // it leaves before what is owed is looked at
+      const bool is_long = trains_[count++]->total_bytes() >= kLongTrainBytes;
+      alone = is_long || (due && count == 1 && !nic_.transmit_waits());  // before what is owed is looked at
     }
     more = count == kTrainsPerBatch || (alone && nic_.packets_wait());
     sent_any = sent_any || count != 0;

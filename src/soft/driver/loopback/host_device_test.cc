@@ -33,6 +33,7 @@ class DeafPort final : public Port {
   }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
+    if (first_trains == 0) first_trains = trains.size();
     if (on_send) on_send();
     segments_ = 1;  // it has met a network without segmentation
   }
@@ -48,6 +49,7 @@ class DeafPort final : public Port {
 
   std::function<void()> on_send, on_look;
   int finds = 0;  // so many looks find something that says nothing
+  std::size_t first_trains = 0;  // that came with the first send
 
   // Whether something seems to have come.
   void ring(bool on) {
@@ -82,6 +84,22 @@ TEST(HostDevice, sends_single_datagrams_once_the_port_has_lost_its_segmentation)
   longest = 0;
   while (longest == 0) device.progress();  // until it is sent again
   EXPECT_EQ(longest, 1u);
+}
+
+// The peer takes the first while the next is put together.
+TEST(HostDevice, hands_over_long_trains_one_by_one) {
+  std::uint32_t longest = 0;
+  auto port = std::make_unique<DeafPort>(longest, 64);
+  const DeafPort& network = *port;
+  HostDevice::Options options;
+  options.service_thread = false;
+  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+  test::End end(device), other(device);
+  for (test::End* each : {&end, &other}) each->connect(*each, 1024);
+  device.gather_kicks(true);
+  for (test::End* each : {&end, &other}) each->post(SendOpcode::RdmaWrite, *each, 0, 32 * 1024, 0);
+  device.gather_kicks(false);
+  EXPECT_EQ(network.first_trains, 3u) << "two first packets, which are longer than others, and one of two long trains";
 }
 
 // What one thread gathers leaves in one train; what others post meanwhile leaves as ever, and takes it along.

@@ -123,7 +123,8 @@ int Receiver::read_of_peer() {
   return 1;
 }
 
-// One while datagrams come singly: recvmmsg would look for a second one before it hands out the first.
+// One while datagrams come singly: recvmmsg would look for a second one before it hands out the first. And while trains
+// are long, which take as long to copy as to work off: who sent the first waits to hear of it.
 int Receiver::read_some(Source& source) {
   if (source.finds_in_a_row < 2) return &source == &peer_ ? read_of_peer() : read_one();
   return system_call(SYS_recvmmsg, ::recvmmsg, source.fd, headers_.data(), static_cast<unsigned>(headers_.size()),
@@ -134,7 +135,8 @@ int Receiver::look(Source& source, SocketCounters& counters) {
   ++counters.receive_calls;
   const int got = read_some(source);
   if (got > 0) {
-    ++source.finds_in_a_row;
+    constexpr unsigned kLongTrain = 16 * 1024;
+    source.finds_in_a_row = headers_[0].msg_len < kLongTrain ? source.finds_in_a_row + 1 : 0;
     return got;
   }
   source.finds_in_a_row = 0;

@@ -120,6 +120,23 @@ TEST(SocketSet, gathers_pieces_that_do_not_end_at_datagram_boundaries) {
   expect_delivery(from, to, builder);
 }
 
+TEST(SocketSet, hands_out_long_trains_singly_and_short_ones_together) {
+  for (const std::size_t bytes : {std::size_t{20'000}, std::size_t{100}}) {
+    SocketSet from = open_automatic();
+    SocketSet to = open_automatic();
+    TrainBuilder builder(from);
+    for (int i = 0; i < 5; ++i) builder.add(to.address(), bytes, 1'000);
+    ASSERT_EQ(from.send(builder.trains()), builder.trains().size());
+    std::size_t got = 0, most = 0;
+    while (got < builder.trains().size()) {
+      const std::size_t at_once = to.receive().size();
+      most = std::max(most, at_once);
+      got += at_once;
+    }
+    EXPECT_EQ(most, bytes == 100 ? 3u : 1u) << bytes;
+  }
+}
+
 TEST(SocketSet, delivers_datagrams_one_by_one_when_the_receiver_does_not_join) {
   SocketOptions plain;
   plain.coalescing = false;
