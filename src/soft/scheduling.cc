@@ -202,6 +202,7 @@ bool Nic::emit_management(Instant now, roce::Train& train) {
   const roce::Piece piece{mad.bytes.data(), mad.bytes.size()};
   const bool added = train.add(packet, {&piece, 1}, mad.bytes.size(), roce::Train::Payload::Copy);
   VERBENA_ASSERT(added);  // the memory is ours
+  train.finish();
   ++counters_.sent_cm_pkts;
   ++counters_.sent_pkts;
   counters_.sent_bytes += train.total_bytes();

@@ -30,6 +30,7 @@ void Train::clear() {
   datagrams_ = 0;
   segment_bytes_ = total_bytes_ = arena_used_ = 0;
   closed_ = false;
+  open_ = {};
   pieces_.clear();
 }
 
@@ -105,10 +106,23 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
   if (!copy(parts, frame + header_bytes)) return false;
   wire::emit_headers(packet, {frame, header_bytes});
   std::memset(frame + covered - pad, 0, pad);
-  wire::store_icrc(frame + covered, icrc_over({frame, covered}, bytes));
+  make_icrc();
+  leave_icrc_open({frame, bytes});
   reserve(bytes);
   count_datagram(bytes);
   return true;
+}
+
+void Train::leave_icrc_open(std::span<std::byte> datagram) {
+  open_ = datagram;
+  open_index_ = static_cast<std::uint16_t>(datagrams_);
+}
+
+void Train::make_icrc() {
+  if (open_.empty()) return;
+  const std::size_t covered = open_.size() - wire::kIcrcBytes;
+  wire::store_icrc(&open_[covered], icrc_start_.over(open_index_, open_.size(), open_.first(covered)));
+  open_ = {};
 }
 
 bool Train::add_gathered(const wire::Packet& packet, std::span<const Piece> parts, std::size_t bytes) {
@@ -117,7 +131,7 @@ bool Train::add_gathered(const wire::Packet& packet, std::span<const Piece> part
   const Mark before = mark();
   std::byte* const header = reserve(header_bytes);
   wire::emit_headers(packet, {header, header_bytes});
-  std::uint32_t crc = icrc_over({header, header_bytes}, bytes);
+  std::uint32_t crc = icrc_start_.over(static_cast<std::uint16_t>(datagrams_), bytes, {header, header_bytes});
   if (!gather(parts, crc)) {
     return_to(before);
     return false;
@@ -141,6 +155,7 @@ void Train::count_datagram(std::size_t bytes) {
 bool Train::add_run(const wire::Bth& bth, const std::byte* data, std::size_t payload_bytes, std::uint32_t count,
                     Payload how) {
   VERBENA_ASSERT(count != 0 && count <= room_for_run(payload_bytes));
+  make_icrc();  // of another; what is open below is of this run
   const std::size_t covered = wire::kBthBytes + payload_bytes;
   const std::size_t bytes = covered + wire::kIcrcBytes;
   const bool apart = gathers(payload_bytes, how);
@@ -152,28 +167,27 @@ bool Train::add_run(const wire::Bth& bth, const std::byte* data, std::size_t pay
     wire::emit_bth(header, std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
     const Piece piece{data, payload_bytes};
     std::uint32_t crc = 0;
-    bool there = true;
-    if (apart) {
-      crc = icrc_over({frame, wire::kBthBytes}, bytes);
-      there = gather({&piece, 1}, crc);
-    } else {
-      there = copy({&piece, 1}, frame + wire::kBthBytes);
-      if (there) crc = icrc_over({frame, covered}, bytes);
-    }
-    if (!there) {
+    if (apart) crc = icrc_start_.over(static_cast<std::uint16_t>(datagrams_), bytes, {frame, wire::kBthBytes});
+    if (!(apart ? gather({&piece, 1}, crc) : copy({&piece, 1}, frame + wire::kBthBytes))) {
       total_bytes_ -= bytes * (datagrams_ - datagrams);
       datagrams_ = datagrams;
       return_to(before);
+      open_ = {};
       return false;
     }
-    wire::store_icrc(apart ? reserve(wire::kIcrcBytes) : frame + covered, crc);
+    if (apart) {
+      wire::store_icrc(reserve(wire::kIcrcBytes), crc);
+    } else {
+      make_icrc();
+      leave_icrc_open({frame, bytes});
+    }
     count_datagram(bytes);
   }
   return true;
 }
 
 void Train::flatten(std::uint32_t index, std::vector<std::byte>& out) const {
-  VERBENA_ASSERT(index < datagrams_);
+  VERBENA_ASSERT(index < datagrams_ && open_.empty());
   std::size_t skip = std::size_t{index} * segment_bytes_;
   std::size_t want = std::min(segment_bytes_, total_bytes_ - skip);
   out.clear();

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
 #include "soft/core/pieces.h"
 #include "soft/wire/icrc.h"
 #include "soft/wire/packet.h"
@@ -38,8 +39,13 @@ class Train {
   const wire::Path& path() const { return path_; }
   // Index into NicConfig::source_ports of path().source_port.
   std::uint32_t source_index() const { return source_index_; }
-  // Gathered pieces point into application memory: send before the next call into the device.
-  std::span<const Piece> pieces() const { return pieces_; }
+  // Gathered pieces point into application memory: send before the next call into the device. Behind finish() only.
+  std::span<const Piece> pieces() const {
+    VERBENA_ASSERT(open_.empty());
+    return pieces_;
+  }
+  // Nothing more is added.
+  void finish() { make_icrc(); }
 
   // The i-th datagram, copied flat into `out`: for simulators, captures and tests.
   void flatten(std::uint32_t index, std::vector<std::byte>& out) const;
@@ -74,12 +80,11 @@ class Train {
   std::byte* next(std::size_t bytes);
   std::byte* reserve(std::size_t bytes);
   bool add_gathered(const wire::Packet& packet, std::span<const Piece> parts, std::size_t bytes);
-  // The sum goes on over the datagram that is to be added; `bytes` is how long it will be.
-  std::uint32_t icrc_over(std::span<const std::byte> begun, std::size_t bytes) const {
-    return icrc_start_.over(static_cast<std::uint16_t>(datagrams_), bytes, begun);
-  }
   bool gather(std::span<const Piece> parts, std::uint32_t& crc);
   static bool copy(std::span<const Piece> parts, std::byte* to);
+  // What was copied is summed when the next has been: who reads bytes that are just written waits for them.
+  void make_icrc();
+  void leave_icrc_open(std::span<std::byte> datagram);
   // How it stood before a packet that could not be added.
   struct Mark {
     std::size_t arena_used, pieces, last_piece_bytes;
@@ -100,6 +105,8 @@ class Train {
   std::size_t segment_bytes_ = 0;
   std::size_t total_bytes_ = 0;
   bool closed_ = false;  // a shorter datagram was added: it is the last
+  std::span<std::byte> open_;  // the last datagram, where its ICRC is still to be made
+  std::uint16_t open_index_ = 0;
   std::vector<std::byte> arena_;
   std::size_t arena_used_ = 0;
   std::vector<Piece> pieces_;

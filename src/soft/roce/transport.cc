@@ -121,6 +121,7 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
     fall_silent_after(state);
   }
   responder_.emit(now, flush_acks, train);
+  train.finish();
   check_drained();
   return !train.empty();
 }
@@ -130,6 +131,7 @@ bool Transport::put_short(Instant now, const SendRequest& request, Train& train)
   train.clear();
   train.set_path(link_.path, link_.source_index);
   if (!requester_.put_short(now, request, train)) return false;
+  train.finish();
   responder_.note_reply(now);
   return true;
 }
