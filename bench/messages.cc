@@ -5,8 +5,8 @@
 //   bench_messages memory --protocol KIND --senders N   what a receiver takes for so many senders
 // Options, the same on both sides: --protocol KIND (as messaging::parse_kind() reads it)  --transport udp|local
 //   --test latency|bandwidth  --size BYTES  --iterations N  --depth N  --batch N  --ring BYTES  --mtu BYTES
-//   --rcvbuf BYTES  --cpu N; the client also takes --name METRIC. Output: see the head of run.py; a bandwidth comes
-//   with NAME.rate.
+//   --rcvbuf BYTES  --cpu N  --memory lent|copied (what is longer than inline is sent from where it stands, or copied
+//   first); the client also takes --name METRIC. Output: see the head of run.py; a bandwidth comes with NAME.rate.
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -56,9 +56,11 @@ class End {
         target_(must(device_.allocate_memory(std::max(size_, 8u)))),
         receiver_(must(Receiver::create(engine_, options_))) {
     std::fill(memory_.bytes().begin(), memory_.bytes().end(), std::byte{1});
-    lends_ = messaging::traits_of(options_.kind).zero_copy && size_ > device_.info().max_inline_bytes;
-    // As the bare verbs are measured: all of them from one place and to one.
-    if (lends_)
+    // As the bare verbs are measured: all of them from one place and, where there is a choice, to one.
+    const std::string memory = given.text("memory", "lent");
+    if (memory != "lent" && memory != "copied") peer::usage("--memory is lent or copied");
+    lends_ = memory == "lent" && size_ > device_.info().max_inline_bytes;
+    if (lends_ && messaging::traits_of(options_.kind).zero_copy)
       receiver_.on_place([this](messaging::PeerId, std::uint32_t bytes) -> std::optional<messaging::LentMemory> {
         return messaging::LentMemory::of(target_, 0, bytes);
       });
@@ -204,7 +206,7 @@ int main(int argc, char** argv) {
     peer::usage("bench_messages server|client|memory [--option value]...");
   const peer::Options given(std::span<char*>(argv, static_cast<std::size_t>(argc)).subspan(2),
                             {"protocol", "transport", "test", "size", "iterations", "depth", "batch", "mtu", "rcvbuf",
-                             "cpu", "connect", "name", "senders", "ring"});
+                             "cpu", "connect", "name", "senders", "ring", "memory"});
   if (role == "memory") {
     report_memory(given);
     return 0;
