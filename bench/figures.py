@@ -385,7 +385,7 @@ def _message_rows():
               ">= 0.9")
     for protocol, verb in (("send-receive", "send"), ("buffered-write", "write")):
         yield Row(f"message.udp.{protocol}.8B.latency", "us", f"message-udp-{protocol}-8B", f"udp-{verb}-8B", "<= 1.25")
-        yield Row(f"message.udp.{protocol}.1MiB.bandwidth", "GB/s", f"message-udp-{protocol}-1MiB-lent",
+        yield Row(f"message.udp.{protocol}.1MiB.lent.bandwidth", "GB/s", f"message-udp-{protocol}-1MiB-lent",
                   f"udp-{verb}-1MiB", ">= 0.8")
         yield Row(f"message.udp.{protocol}.1MiB.copied.bandwidth", "GB/s", f"message-udp-{protocol}-1MiB-copied",
                   f"udp-{verb}-1MiB")

@@ -278,6 +278,7 @@ class Nic final {
   };
   enum ListKind : std::size_t { kReady, kOwing, kWatched, kLocalReady, kToWake, kListCount };
   void append(ListKind kind, Qp& qp);
+  void prepend(ListKind kind, Qp& qp);
   void remove(ListKind kind, Qp& qp);
   void note_reply(Instant now, const Qp& by);
 

@@ -22,6 +22,15 @@ void Nic::append(ListKind kind, Qp& qp) {
   ++list.count;
 }
 
+void Nic::prepend(ListKind kind, Qp& qp) {
+  remove(kind, qp);
+  List& list = lists_[kind];
+  qp.hooks[kind] = {nullptr, list.first, true};
+  (list.first != nullptr ? list.first->hooks[kind].previous : list.last) = &qp;
+  list.first = &qp;
+  ++list.count;
+}
+
 void Nic::remove(ListKind kind, Qp& qp) {
   Qp::Hook& hook = qp.hooks[kind];
   if (!hook.linked) return;
@@ -109,6 +118,8 @@ void Nic::follow_packet(Instant now, core::QueuePair& queues) {
   Qp& qp = static_cast<Qp&>(queues);
   note_reply(now, qp);
   schedule(now, qp);
+  if (!qp.hooks[kOwing].linked || qp.transport.holds_back(now)) return;
+  prepend(kOwing, qp);  // due with this: its turn is now, whoever holds something back before it
 }
 
 // Something was posted. Whether it can leave is seen when it is asked for.

@@ -212,6 +212,38 @@ TEST_F(ShortPackets, leave_before_an_acknowledgement_that_is_owed) {
   EXPECT_EQ(acknowledgements, 2u);
 }
 
+// However many others hold theirs back: what is due behind an answer is not looked for behind them.
+TEST_F(ShortPackets, are_followed_by_the_acknowledgement_that_is_due) {
+  constexpr std::size_t kPairs = 12;
+  std::vector<Nic::CreatedQp> ours, theirs;
+  for (std::size_t i = 0; i < kPairs; ++i) {
+    ours.push_back(a.make_qp());
+    theirs.push_back(b.make_qp());
+    a.bring_up(ours[i], b, theirs[i]);
+    b.bring_up(theirs[i], a, ours[i]);
+  }
+  const ScatterGather from_a = a.at(0, 8), from_b = b.at(0, 8);
+  SendRequest answer = request(SendOpcode::RdmaWrite, from_b, 0);
+  answer.rkey = a.region.rkey;
+  const auto exchange = [&](std::size_t i) {
+    ASSERT_TRUE(a.nic.put_packet(now, *ours[i].queues, request(SendOpcode::RdmaWrite, from_a, 0), train));
+    a.nic.follow_packet(now, *ours[i].queues);
+    b.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+    ASSERT_TRUE(b.nic.put_packet(now, *theirs[i].queues, answer, train));
+    b.nic.follow_packet(now, *theirs[i].queues);
+    a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+    while (move(a, b)) continue;
+  };
+  const std::uint32_t held = roce::Config{}.max_held_acknowledgements;
+  for (std::uint32_t turn = 1; turn < held; ++turn)
+    for (std::size_t i = 0; i < kPairs; ++i) exchange(i);
+  exchange(kPairs - 1);
+  ASSERT_TRUE(b.nic.poll_transmit(now, Nic::Acks::Idle, train));
+  a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
+  EXPECT_EQ(ours[kPairs - 1].queues->send_queue().retired(), held);
+  EXPECT_FALSE(b.nic.poll_transmit(now, Nic::Acks::Idle, train));
+}
+
 TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {
   Nic::QpInit init;
   init.pd = a.pd;

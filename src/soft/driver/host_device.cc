@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/fault_guard.h"
@@ -19,9 +20,10 @@ using namespace sleeping;
 namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
-// The peer takes one of so many bytes while the next is put together.
+// The peer takes one of so many bytes while the next is put together. Of those that came a turn takes so many more.
 constexpr std::size_t kLongTrainBytes = 16 * 1024;
-constexpr int kBatchesPerTurn = 4;  // then what arrived, and who waits for the device, has its turn
+constexpr int kMoreLongTrains = 3;
+constexpr std::size_t kTrainsPerTurn = 64;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere so often, which takes microseconds; sooner where that is how rings tell
 // which are not looked at; and in each turn so many after something came from there.
 constexpr Duration kBetweenLooks = Duration::microseconds(100);
@@ -36,6 +38,7 @@ constexpr int kMostGatheredRecords = 32;
 // Of posts that are deferred to the next poll: behind so many requests, and so many; or a quarter of what is under way
 // where that is more, as long as a train holds them.
 constexpr std::uint32_t kManyInFlight = 8;
+static_assert(roce::Config{}.max_held_acknowledgements < kManyInFlight);  // a conversation is no stream
 constexpr std::uint32_t kManyDeferred = 32;
 
 }  // namespace
@@ -102,6 +105,7 @@ void HostDevice::stop_service() {
 
 void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_t> identification,
                               std::span<const std::byte> bytes, std::size_t segment_bytes) {
+  long_train_came_ = long_train_came_ || bytes.size() >= kLongTrainBytes;
   nic_.handle_datagrams(turn_, path, identification, bytes, segment_bytes);
   if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
@@ -164,6 +168,7 @@ bool HostDevice::await_record() {
 // What is due waits until all that has come by then is heard, in a whole turn: it may be the answer.
 bool HostDevice::drive(When when, Look look) {
   deferred_.store(0, std::memory_order_relaxed);
+  long_train_came_ = false;
   bool sent_late = false;
   if (std::exchange(rest_waits_, false)) {
     nic_.catch_up(turn_);
@@ -173,7 +178,13 @@ bool HostDevice::drive(When when, Look look) {
   const bool received = receive(look);
   if (rest_waits_) return true;
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
-  return finish_turn(received, when) || received || sent_late;
+  const bool any = finish_turn(received, when) || received || sent_late;
+  // Long trains are handed out singly, so that what each makes due leaves before the next is taken.
+  for (int more = kMoreLongTrains; more != 0 && std::exchange(long_train_came_, false); --more) {
+    begin_turn();
+    if (receive(Look::Once)) finish_turn(true, when);
+  }
+  return any;
 }
 
 bool HostDevice::finish_turn(bool received, When when) {
@@ -192,8 +203,8 @@ bool HostDevice::transmit(bool found_nothing, When when) {
   const bool wrote_any = nic_.emit_records(turn_);
   bool sent_any = false;
   bool more = found_nothing ? nic_.packets_wait() : nic_.transmit_waits();
-  for (int batches = 0; more && batches < kBatchesPerTurn; ++batches) {
-    std::size_t count = 0;
+  for (std::size_t trains = 0, count = 0; more && trains < kTrainsPerTurn; trains += count) {
+    count = 0;
     bool alone = false;
     while (count < kTrainsPerBatch && !alone) {
       const bool flush = found_nothing || sent_any || count != 0;

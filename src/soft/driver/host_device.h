@@ -205,6 +205,7 @@ class HostDevice final : private DatagramSink {
   // next, of whoever drives.
   bool rest_waits_ = false;
   bool took_at_once_ = false;
+  bool long_train_came_ = false;  // in this turn, by the port
 
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
   // what is ended there ends there alone.

@@ -33,7 +33,7 @@ struct Config {
   Duration max_owed_ack_time = Duration::microseconds(100);
   std::uint32_t max_owed_acknowledgements = 16;  // of so many requests one leaves while others arrive
   // In a conversation, where our data answers requests, one acknowledgement serves so many of them, unless the next
-  // request takes twice as long as the one before, within these bounds. Fewer than pass for a stream (HostDevice).
+  // request takes twice as long as the one before, within these bounds.
   std::uint32_t max_held_acknowledgements = 6;
   Duration min_hold_time = Duration::microseconds(10);
   Duration max_hold_time = Duration::microseconds(40);

@@ -27,9 +27,12 @@ class DeafPort final : public Port {
   DeafPort(std::uint32_t& longest, std::uint32_t segments, int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
       : fd_(fd), longest_(longest), segments_(segments) {}
   ~DeafPort() override { ::close(fd_); }
-  bool receive(DatagramSink&, bool) override {
+  bool receive(DatagramSink& sink, bool) override {
     if (on_look) on_look();
-    return finds != 0 && finds-- != 0;
+    if (finds == 0) return false;
+    --finds;
+    if (!found.empty()) sink.on_datagrams({}, std::nullopt, found, found.size());
+    return true;
   }
   void send(std::span<const roce::Train* const> trains) override {
     for (const roce::Train* train : trains) longest_ = std::max(longest_, train->datagrams());
@@ -49,6 +52,7 @@ class DeafPort final : public Port {
 
   std::function<void()> on_send, on_look;
   int finds = 0;  // so many looks find something that says nothing
+  std::vector<std::byte> found;
   std::size_t first_trains = 0;  // that came with the first send
 
   // Whether something seems to have come.
@@ -100,6 +104,22 @@ TEST(HostDevice, hands_over_long_trains_one_by_one) {
   for (test::End* each : {&end, &other}) each->post(SendOpcode::RdmaWrite, *each, 0, 32 * 1024, 0);
   device.gather_kicks(false);
   EXPECT_EQ(network.first_trains, 3u) << "two first packets, which are longer than others, and one of two long trains";
+}
+
+// They come singly. Who polls seldom gets some of them all the same.
+TEST(HostDevice, takes_a_few_long_trains_in_a_turn) {
+  for (const std::size_t bytes : {20'000u, 20u}) {
+    std::uint32_t longest = 0;
+    auto port = std::make_unique<DeafPort>(longest, 64);
+    DeafPort& network = *port;
+    HostDevice::Options options;
+    options.service_thread = false;
+    HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+    network.found.resize(bytes);
+    network.finds = 10;
+    device.progress();
+    EXPECT_EQ(network.finds, bytes == 20 ? 9 : 6);
+  }
 }
 
 // What one thread gathers leaves in one train; what others post meanwhile leaves as ever, and takes it along.
@@ -205,6 +225,47 @@ TEST(HostDevice, serves_a_long_read_in_turns) {
   a.post(SendOpcode::RdmaRead, b, 0, 4u << 20, 0);
   ASSERT_EQ(a.poll().status, CompletionStatus::Success);
   EXPECT_TRUE(a.memory == b.memory);
+}
+
+// In a time that stands still, so that nothing is due by itself.
+class StandingTime final : public VirtualTime {
+ public:
+  Instant now() const override { return Instant{1'000'000}; }
+  void wait(Instant) override {}
+};
+
+// Of what answers six requests, the acknowledgement follows the sixth in the same call.
+TEST(HostDevice, acknowledges_behind_a_short_answer) {
+  StandingTime time;
+  loopback::Hub hub;
+  const auto open = [&](std::uint8_t last) {
+    HostDevice::Options options;
+    options.time = &time;
+    options.service_thread = false;
+    return std::move(hub.open(config_for(last), std::make_unique<SeededRandom>(last), std::move(options)).value());
+  };
+  const auto first = open(1), second = open(2);
+  test::End a(*first), b(*second);
+  a.connect(b);
+  b.connect(a);
+  const auto put = [](test::End& from, const test::End& to) {
+    const ScatterGather local = from.at(0, 8);
+    SendRequest request;
+    request.opcode = SendOpcode::RdmaWrite;
+    request.local = {&local, 1};
+    request.remote_address = test::kBase;
+    request.rkey = to.region.rkey;
+    return from.device.post_short(*from.qp.queues, request);
+  };
+  const std::uint32_t held = roce::Config{}.max_held_acknowledgements;
+  for (std::uint32_t turn = 1; turn <= held; ++turn) {
+    ASSERT_TRUE(put(a, b));
+    second->progress();
+    EXPECT_EQ(a.qp.queues->send_queue().retired(), 0u) << turn;
+    ASSERT_TRUE(put(b, a));
+    first->progress();
+  }
+  EXPECT_EQ(a.qp.queues->send_queue().retired(), held);
 }
 
 // The service thread sleeps beside the one that waits: it must not take the wake-up that is meant for the other.

@@ -128,12 +128,13 @@ TEST(SocketSet, hands_out_long_trains_singly_and_short_ones_together) {
     for (int i = 0; i < 5; ++i) builder.add(to.address(), bytes, 1'000);
     ASSERT_EQ(from.send(builder.trains()), builder.trains().size());
     std::size_t got = 0, most = 0;
-    while (got < builder.trains().size()) {
+    for (int looks = 0; got < builder.trains().size() && looks < 100'000; ++looks) {
       const std::size_t at_once = to.receive().size();
       most = std::max(most, at_once);
       got += at_once;
     }
-    EXPECT_EQ(most, bytes == 100 ? 3u : 1u) << bytes;
+    EXPECT_EQ(got, builder.trains().size());
+    EXPECT_EQ(most > 1, bytes == 100) << most;
   }
 }
 
