@@ -58,6 +58,8 @@ class Requester {
   bool leaves_in_order() const;
   bool is_short(const core::SendWqe& wqe, Short& request) const;
   bool is_short(const SendRequest& posted, Short& request) const;
+  static bool is_alike(const core::SendWqe& wqe, const Short& request);
+  bool find_payload(const core::SendWqe& wqe, Short& request) const;
   bool find_payload(const ScatterGather& sge, Short& request) const;
   bool add_short(Short& request, Train& train) const;
   void note_short(Instant now, core::SendWqe& wqe, bool first, std::size_t bytes);

@@ -49,6 +49,17 @@ bool Requester::is_short(const SendWqe& wqe, Short& request) const {
   if (!may_be_short(wqe.opcode, wqe.length) || wqe.started || wqe.sge_count != 1) return false;
   if (has_flag(wqe.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
   request.take(wqe, wqe.length);
+  return find_payload(wqe, request);
+}
+
+// Behind `request`, which left: but for number and payload its packet is the same.
+bool Requester::is_alike(const SendWqe& wqe, const Short& request) {
+  return request.packet.bth.opcode == wire::Opcode::RcSendOnly && wqe.opcode == SendOpcode::Send && !wqe.started &&
+         wqe.length == request.payload.size && wqe.sge_count == 1 && !has_flag(wqe.flags, SendFlags::Fence) &&
+         has_flag(wqe.flags, SendFlags::Solicited) == has_flag(request.flags, SendFlags::Solicited);
+}
+
+bool Requester::find_payload(const SendWqe& wqe, Short& request) const {
   core::SendQueue& queue = link_.qp.send_queue();
   if (!has_flag(wqe.flags, SendFlags::Inline)) return find_payload(queue.sges(state_.current)[0], request);
   request.payload.data = queue.inline_data(state_.current).data();
@@ -95,8 +106,9 @@ Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& t
     SendWqe& wqe = queue.at(state_.current);
     const bool first = train.empty();
     const std::size_t before = train.total_bytes();
-    if (!is_short(wqe, request)) break;
-    if (!add_short(request, train)) {
+    const bool alike = count != 0 && is_alike(wqe, request);
+    if (alike ? !find_payload(wqe, request) : !is_short(wqe, request)) break;
+    if (alike ? !train.add_next(request.payload) : !add_short(request, train)) {
       if (count == 0 && !first) return Shorts::NoRoom;
       break;
     }

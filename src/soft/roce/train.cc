@@ -113,6 +113,22 @@ bool Train::add(const wire::Packet& packet, std::span<const Piece> parts, std::s
   return true;
 }
 
+bool Train::add_next(const Piece& payload) {
+  const std::span<const std::byte> last = open_;
+  const std::size_t pad = wire::pad_count_for(payload.size);
+  VERBENA_ASSERT(last.size() == wire::kBthBytes + payload.size + pad + wire::kIcrcBytes);
+  if (!fits(last.size())) return false;
+  std::byte* const frame = next(last.size());
+  if (!copy({&payload, 1}, frame + wire::kBthBytes)) return false;
+  wire::emit_next_bth(last.first<wire::kBthBytes>(), std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
+  std::memset(frame + last.size() - wire::kIcrcBytes - pad, 0, pad);
+  make_icrc();
+  leave_icrc_open({frame, last.size()});
+  reserve(last.size());
+  count_datagram(last.size());
+  return true;
+}
+
 void Train::leave_icrc_open(std::span<std::byte> datagram) {
   open_ = datagram;
   open_index_ = static_cast<std::uint16_t>(datagrams_);

@@ -68,6 +68,9 @@ class Train {
   // False when the memory of `parts` is not there any more: then nothing was added.
   [[nodiscard]] bool add(const wire::Packet& packet, std::span<const Piece> parts, std::size_t payload_bytes,
                          Payload how);
+  // The same for a packet like the last, which was copied and is a BTH and payload: with the number after its, and this
+  // payload, as long. False too where it does not fit.
+  [[nodiscard]] bool add_next(const Piece& payload);
   // Adds `count` packets that are a BTH and payload each, up to room_for_run(): the first as `bth` says, the others
   // with the numbers after its; the payload from `data` on. False as add().
   [[nodiscard]] bool add_run(const wire::Bth& bth, const std::byte* data, std::size_t payload_bytes,

@@ -42,5 +42,7 @@ struct Bth {
 // BadVersion when TVer is not 0. Reserved bits are kept and ignored. Any opcode value passes.
 DropReason parse_bth(std::span<const std::byte, kBthBytes> from, Bth& out);
 void emit_bth(const Bth& bth, std::span<std::byte, kBthBytes> to);
+// The same as `last`, but for the number, which is the following.
+void emit_next_bth(std::span<const std::byte, kBthBytes> last, std::span<std::byte, kBthBytes> to);
 
 }  // namespace verbena::wire

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -277,6 +278,26 @@ Packet random_packet(RandomSource& random, std::span<const std::byte> bytes) {
   if (info.has(kImmDt)) store_be32(packet.immediate.data(), random.next_u32());
   if (info.has(kIeth)) packet.invalidate = RKey{random.next_u32()};
   return packet;
+}
+
+TEST(Packet, the_next_header_differs_by_the_following_number) {
+  Bth bth;
+  bth.opcode = Opcode::RcWriteMiddle;
+  bth.solicited = bth.ack_request = true;
+  bth.pad_count = 3;
+  bth.pkey = 0x8123;
+  bth.reserved_byte8 = 0x55;
+  bth.destination = Qpn{0xabcdef};
+  std::array<std::byte, kBthBytes> last, next;
+  for (const std::uint32_t number : {0u, 0x7fffffu, 0xffffffu}) {
+    bth.psn = Psn{number};
+    emit_bth(bth, last);
+    emit_next_bth(last, next);
+    Bth parsed;
+    ASSERT_EQ(parse_bth(next, parsed), DropReason::None);
+    ++bth.psn;
+    EXPECT_EQ(parsed, bth) << number;
+  }
 }
 
 TEST(Packet, a_datagram_repeats_another_when_nothing_but_its_number_and_payload_differ) {
