@@ -74,13 +74,17 @@ NicConfig config_for(std::uint8_t last) {
   return config;
 }
 
+// Nobody drives it but who uses it.
+HostDevice unserved(std::unique_ptr<DeafPort> port) {
+  HostDevice::Options options;
+  options.service_thread = false;
+  return HostDevice(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+}
+
 // Identifications are part of the checksum: datagrams that leave one by one all have the first one.
 TEST(HostDevice, sends_single_datagrams_once_the_port_has_lost_its_segmentation) {
   std::uint32_t longest = 0;
-  HostDevice::Options options;
-  options.service_thread = false;
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::make_unique<DeafPort>(longest, 64),
-                    std::move(options));
+  HostDevice device = unserved(std::make_unique<DeafPort>(longest, 64));
   test::End end(device);
   end.connect(end, 1024);
   end.post(SendOpcode::RdmaWrite, end, 0, 16 * 1024, 0);
@@ -95,9 +99,7 @@ TEST(HostDevice, hands_over_long_trains_one_by_one) {
   std::uint32_t longest = 0;
   auto port = std::make_unique<DeafPort>(longest, 64);
   const DeafPort& network = *port;
-  HostDevice::Options options;
-  options.service_thread = false;
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+  HostDevice device = unserved(std::move(port));
   test::End end(device), other(device);
   for (test::End* each : {&end, &other}) each->connect(*each, 1024);
   device.gather_kicks(true);
@@ -112,9 +114,7 @@ TEST(HostDevice, takes_a_few_long_trains_in_a_turn) {
     std::uint32_t longest = 0;
     auto port = std::make_unique<DeafPort>(longest, 64);
     DeafPort& network = *port;
-    HostDevice::Options options;
-    options.service_thread = false;
-    HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+    HostDevice device = unserved(std::move(port));
     network.found.resize(bytes);
     network.finds = 10;
     device.progress();
@@ -125,10 +125,7 @@ TEST(HostDevice, takes_a_few_long_trains_in_a_turn) {
 // What one thread gathers leaves in one train; what others post meanwhile leaves as ever, and takes it along.
 TEST(HostDevice, gathers_what_a_thread_posts) {
   std::uint32_t longest = 0;
-  HostDevice::Options options;
-  options.service_thread = false;
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::make_unique<DeafPort>(longest, 64),
-                    std::move(options));
+  HostDevice device = unserved(std::make_unique<DeafPort>(longest, 64));
   test::End end(device);
   end.connect(end, 1024);
   device.gather_kicks(true);
@@ -149,9 +146,7 @@ TEST(HostDevice, does_not_answer_the_doorbells_of_others_without_end) {
   std::uint32_t longest = 0;
   auto port = std::make_unique<DeafPort>(longest, 64);
   DeafPort& network = *port;
-  HostDevice::Options options;
-  options.service_thread = false;
-  HostDevice device(config_for(1), std::make_unique<SeededRandom>(1), std::move(port), std::move(options));
+  HostDevice device = unserved(std::move(port));
   test::End end(device);
   end.connect(end, 1024);
   constexpr int kMost = 32;
