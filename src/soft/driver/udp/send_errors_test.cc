@@ -138,9 +138,17 @@ TEST(SendErrors, dead_peer_is_named_to_who_forked_a_child_that_lives_on) {
   };
   EXPECT_GT(send_many(gone), 0u);
   { const SocketSet closed = std::move(peer); }
+  int child_runs[2];
+  ASSERT_EQ(::pipe(child_runs), 0);
   const pid_t child = ::fork();
-  if (child == 0)
+  if (child == 0) {
+    EXPECT_EQ(::write(child_runs[1], "", 1), 1);
     for (;;) ::pause();
+  }
+  // Until it has run its copies are open.
+  char byte;
+  ASSERT_EQ(::read(child_runs[0], &byte, 1), 1);
+  for (const int end : child_runs) ::close(end);
   const std::uint64_t before = send_many(gone);
   from.read_errors();
   const auto error = from.poll_error();
