@@ -20,9 +20,7 @@ using namespace sleeping;
 namespace {
 
 constexpr std::size_t kTrainsPerBatch = 16;
-// The peer takes one of so many bytes while the next is put together. Of those that came a turn takes so many more.
-constexpr std::size_t kLongTrainBytes = 16 * 1024;
-constexpr int kMoreLongTrains = 3;
+constexpr int kMoreLongTrains = 3;  // that came; a turn takes so many
 constexpr std::size_t kTrainsPerTurn = 64;  // then what arrived, and who waits for the device, has its turn
 // Who polls and has rings only looks elsewhere so often, which takes microseconds; sooner where that is how rings tell
 // which are not looked at; and in each turn so many after something came from there.

@@ -2,6 +2,7 @@
 // Where a device's datagrams come from and go to: sockets, or other devices of this process.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,9 @@
 #include "soft/roce/train.h"
 
 namespace verbena::soft {
+
+// A train this long is handed over, and taken, by itself: one side works on it while the other does on the next.
+inline constexpr std::size_t kLongTrainBytes = 16 * 1024;
 
 class DatagramSink {
  public:

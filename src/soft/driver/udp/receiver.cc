@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/system_call.h"
+#include "soft/driver/port.h"
 #include "soft/driver/udp/socket_options.h"
 
 namespace verbena::soft::udp {
@@ -135,8 +136,7 @@ int Receiver::look(Source& source, SocketCounters& counters) {
   ++counters.receive_calls;
   const int got = read_some(source);
   if (got > 0) {
-    constexpr unsigned kLongTrain = 16 * 1024;
-    source.finds_in_a_row = headers_[0].msg_len < kLongTrain ? source.finds_in_a_row + 1 : 0;
+    source.finds_in_a_row = headers_[0].msg_len < kLongTrainBytes ? source.finds_in_a_row + 1 : 0;
     return got;
   }
   source.finds_in_a_row = 0;
