@@ -95,7 +95,7 @@ class SystemCallSteps : public SystemCall, public ::testing::WithParamInterface<
 INSTANTIATE_TEST_SUITE_P(, SystemCallSteps, ::testing::Bool());
 
 // Profilers and crash reports unwind from wherever a signal comes.
-TEST_P(SystemCallSteps, can_be_unwound_from_each) {
+TEST_P(SystemCallSteps, can_be_unwound_from_each_instruction) {
   std::array<void*, 4> first;
   ::backtrace(first.data(), first.size());  // which loads what it needs
   struct sigaction mine {}, before {};
