@@ -72,8 +72,7 @@ Nic::Expected& Nic::expected_of(const wire::Path& path) {
 bool Nic::passes_icrc(Arrival& arrival) {
   const auto likely = static_cast<std::uint16_t>(arrival.first_identification + arrival.index);
   std::uint16_t found = 0;
-  const wire::IcrcVerdict verdict =
-      icrc_.check(arrival.path, arrival.identification, arrival.datagram, &found, true, likely);
+  const wire::IcrcVerdict verdict = icrc_.check(arrival.identification, arrival.datagram, &found, likely);
   if (verdict == wire::IcrcVerdict::Bad) return false;
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
   arrival.first_identification = static_cast<std::uint16_t>(found - arrival.index);
@@ -88,6 +87,7 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
   Qp* last = nullptr;
   Arrival arrival{path, identification, {}};
   Expected& expected = expected_of(path);
+  icrc_.set_path(path);
   arrival.first_identification = expected.identification;
   do {
     arrival.datagram = bytes.first(std::min(segment_bytes, bytes.size()));
@@ -129,7 +129,7 @@ std::uint32_t Nic::handle_middles(Instant now, Arrival& arrival, Qp& qp, const w
   std::uint32_t count = 0;
   for (; count < run.count; ++count, ++arrival.index) {
     const std::span<const std::byte> next = bytes.subspan(count * size, size);
-    if (!wire::repeats(arrival.datagram, next)) break;
+    if (!wire::repeats_bth(arrival.datagram.data(), next.data())) break;
     arrival.datagram = next;
     if (!passes_icrc(arrival) ||
         !core::dma_write(run.to + count * payload, next.subspan(wire::kBthBytes, payload), false))
@@ -146,7 +146,7 @@ std::uint32_t Nic::handle_sends(Instant now, Arrival& arrival, Qp& qp, wire::Pac
   std::uint32_t count = 0;
   for (; bytes.size() >= size && !events_.any_broken(); bytes = bytes.subspan(size), ++count, ++arrival.index) {
     const std::span<const std::byte> next = bytes.first(size);
-    if (!wire::repeats(arrival.datagram, next)) break;
+    if (!wire::repeats_bth(arrival.datagram.data(), next.data())) break;
     arrival.datagram = next;
     if (!passes_icrc(arrival)) break;
     ++packet.bth.psn;

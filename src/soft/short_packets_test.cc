@@ -327,6 +327,30 @@ TEST_F(ManySends, arrive_once_and_in_order_and_owe_one_acknowledgement) {
   EXPECT_EQ(b.nic.counters().sent_pkts, 1u);
 }
 
+TEST_F(ManySends, keep_what_neighbours_differ_in) {
+  constexpr std::array kFlags{SendFlags::None, SendFlags::Solicited, SendFlags::Solicited | SendFlags::Inline,
+                              SendFlags::Inline, SendFlags::Inline, SendFlags::None};
+  for (std::uint32_t i = 0; i < kFlags.size(); ++i) {
+    const ScatterGather local = a.at(i * kBytes, kBytes);
+    SendRequest send = request(SendOpcode::Send, local, 0);
+    const ScatterGather own{reinterpret_cast<std::uint64_t>(a.memory.data() + i * kBytes), kBytes, {}};
+    if (has_flag(kFlags[i], SendFlags::Inline)) send.local = {&own, 1};
+    send.flags = kFlags[i];
+    post(send);
+  }
+  a.nic.handle_doorbells(now);
+  ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
+  ASSERT_EQ(train.datagrams(), kFlags.size());
+  for (std::uint32_t i = 0; i < kFlags.size(); ++i) {
+    std::vector<std::byte> one;
+    train.flatten(i, one);
+    wire::Packet packet;
+    ASSERT_EQ(wire::parse(one, packet), wire::DropReason::None);
+    EXPECT_EQ(packet.bth.solicited, has_flag(kFlags[i], SendFlags::Solicited)) << i;
+    EXPECT_EQ(std::memcmp(packet.payload.data(), a.memory.data() + i * kBytes, kBytes), 0) << i;
+  }
+}
+
 TEST_F(ManySends, arrive_whichever_is_lost_or_damaged) {
   for (const bool damage : {false, true})
     for (int chosen = 0; chosen < static_cast<int>(kSends); ++chosen) {

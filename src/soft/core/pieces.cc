@@ -5,19 +5,9 @@
 
 namespace verbena::core {
 
-bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
-                 std::uint64_t length, Access wanted, PieceList& out) {
+bool find_many_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                      std::uint64_t offset, std::uint64_t length, Access wanted, PieceList& out) {
   out.count = 0;
-  if (sges.size() == 1) {  // mostly
-    if (length == 0) return true;
-    const ScatterGather& sge = sges[0];
-    if (offset > sge.length || length > sge.length - offset) return false;
-    std::byte* const data = memory.find_local(sge.lkey, domain, sge.address, sge.length, wanted);
-    if (data == nullptr) return false;
-    out.pieces[0] = {data + offset, static_cast<std::size_t>(length)};
-    out.count = 1;
-    return true;
-  }
   for (const ScatterGather& sge : sges) {
     if (length == 0) break;
     if (offset >= sge.length) {

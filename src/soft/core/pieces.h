@@ -20,10 +20,24 @@ struct PieceList {
   std::span<const Piece> span() const { return {pieces.data(), count}; }
 };
 
+bool find_many_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                      std::uint64_t offset, std::uint64_t length, Access wanted, PieceList& out);
+
 // The bytes [offset, offset + length) of a scatter/gather list, checked piece by piece.
 // False when the list ends before or a key, range or right is wrong in that domain.
-bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges, std::uint64_t offset,
-                 std::uint64_t length, Access wanted, PieceList& out);
+inline bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                        std::uint64_t offset, std::uint64_t length, Access wanted, PieceList& out) {
+  if (sges.size() != 1 || length == 0) [[unlikely]]
+    return find_many_pieces(memory, domain, sges, offset, length, wanted, out);
+  out.count = 0;
+  const ScatterGather& sge = sges[0];
+  if (offset > sge.length || length > sge.length - offset) return false;
+  std::byte* const data = memory.find_local(sge.lkey, domain, sge.address, sge.length, wanted);
+  if (data == nullptr) return false;
+  out.pieces[0] = {data + offset, static_cast<std::size_t>(length)};
+  out.count = 1;
+  return true;
+}
 
 // As many bytes as the pieces have, in their order. `publish`: they are the last of a message (O-4).
 // False when the memory is not there any more: then a part was stored at most.

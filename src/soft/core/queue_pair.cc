@@ -5,7 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "base/assert.h"
 #include "soft/core/planted.h"
 
 namespace verbena::core {
@@ -118,8 +117,7 @@ void QueuePair::follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pus
   }
 }
 
-void QueuePair::complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error) {
-  VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
+void QueuePair::report_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error) {
   const SendWqe& wqe = send_queue_.at(send_queue_.retired());
   const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
   const bool failed = status != CompletionStatus::Success;

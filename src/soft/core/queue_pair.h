@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/assert.h"
 #include "soft/core/attribute_rules.h"
 #include "soft/core/completion_queue.h"
 #include "soft/core/memory_table.h"
@@ -71,7 +72,13 @@ class QueuePair {
   PdId receive_pd() const { return init_.srq != nullptr ? init_.srq->pd() : init_.pd; }
 
   // Outcome of the oldest request of the send queue, which leaves the queue.
-  void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0);
+  void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0) {
+    VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
+    const SendFlags flags = send_queue_.at(send_queue_.retired()).flags;
+    const bool wanted = init_.signal_all || has_flag(flags, SendFlags::Signaled);
+    if (wanted || status != CompletionStatus::Success) return report_oldest_send(status, byte_count, vendor_error);
+    send_queue_.retire_oldest();
+  }
   // `recall` outlives its use here; null: nobody reads the memory of requests but this device.
   void set_recall(RequestRecall* recall) { recall_ = recall; }
   // Outcome of a receive that was taken. `write` and `wakes`: see CompletionQueue::push().
@@ -101,6 +108,7 @@ class QueuePair {
   void raise(AsyncEventType type) { events_.of_qp(type, qpn_); }
 
  private:
+  void report_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error);
   void follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed);
   void apply(const QueuePairAttributes& values, AttributeMask mask);
   [[gnu::cold]] void flush_sends();

@@ -19,13 +19,6 @@ std::uint64_t total_length(std::span<const ScatterGather> sges) {
   return sum;
 }
 
-void copy_segments(ScatterGather* to, std::span<const ScatterGather> from) {
-  if (from.size() == 1)  // mostly
-    *to = from[0];
-  else
-    std::copy(from.begin(), from.end(), to);
-}
-
 // The segments' bytes, which are the caller's own memory, addressed directly: inline data needs no
 // registration.
 void copy_inline(std::byte* to, std::span<const ScatterGather> sges) {
@@ -143,15 +136,6 @@ PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests, bool* cl
   light_fence();  // see close()
   if (closed != nullptr) *closed = closed_.load(std::memory_order_relaxed);
   return result;
-}
-
-bool ReceiveQueue::take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
-  const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
-  if (tail == posted_.load(std::memory_order_acquire)) return false;
-  wqe = wqes_[tail & mask_];
-  copy_segments(sges.data(), {&sges_[std::size_t{tail & mask_} * max_sges_], wqe.sge_count});
-  taken_.store(tail + 1, std::memory_order_release);
-  return true;
 }
 
 // Nobody takes meanwhile, for that is the device's side too; those who post wait. The shorter side closes up, so that a

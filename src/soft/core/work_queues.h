@@ -3,6 +3,7 @@
 // One short lock each on the posting side, but where one thread at a time posts; the device side takes none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,6 +16,13 @@
 #include "verbena/base/verbs.h"
 
 namespace verbena::core {
+
+inline void copy_segments(ScatterGather* to, std::span<const ScatterGather> from) {
+  if (from.size() == 1)  // mostly
+    *to = from[0];
+  else
+    std::copy(from.begin(), from.end(), to);
+}
 
 // A posted send request as the device sees it. The upper half is written at post and constant until retired;
 // the lower half belongs to the device.
@@ -113,7 +121,14 @@ class ReceiveQueue {
   // Device side, from close() to clear(): whoever posts is told so, and what was posted before is seen.
   void close();
   // The next request and its segments (room for max_receive_segments); false when there is none.
-  bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges);
+  bool take(ReceiveWqe& wqe, std::span<ScatterGather> sges) {
+    const std::uint32_t tail = taken_.load(std::memory_order_relaxed);
+    if (tail == posted_.load(std::memory_order_acquire)) return false;
+    wqe = wqes_[tail & mask_];
+    copy_segments(sges.data(), {&sges_[std::size_t{tail & mask_} * max_sges_], wqe.sge_count});
+    taken_.store(tail + 1, std::memory_order_release);
+    return true;
+  }
   // Takes back a request that no message has taken, the oldest with that id; false when there is none. Also the
   // posters' side.
   bool withdraw(std::uint64_t id);

@@ -302,16 +302,17 @@ void Requester::advance(Instant now, SendWqe& wqe, std::uint32_t packets, bool a
     state_.since_ack_request += packets;
   }
   if (wqe.is_read_or_atomic()) ++state_.reads_out;
-  const Psn before = state_.next;
-  state_.next = state_.next + packets;
-  if (core::planted(PlantedBug::PsnWrapOffByOne) && state_.next.value() < before.value())
-    state_.next = state_.next + 1;
+  pass_psns(packets);
   if (state_.next.is_after(state_.highest)) state_.highest = state_.next;
   state_.current_packet += packets;
   if (state_.current_packet >= wqe.packets) {
     ++state_.current;
     state_.current_packet = 0;
   }
+  expect_answer(now, was_idle);
+}
+
+void Requester::expect_answer(Instant now, bool was_idle) {
   const std::uint8_t code = link_.qp.attributes().timeout;
   if (code == 0) return;
   if (was_idle) state_.period_end = now + ack_timeout(code);

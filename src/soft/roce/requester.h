@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "soft/core/planted.h"
 #include "soft/roce/link.h"
 #include "soft/roce/send_state.h"
 
@@ -62,12 +63,21 @@ class Requester {
   bool find_payload(const core::SendWqe& wqe, Short& request) const;
   bool find_payload(const ScatterGather& sge, Short& request) const;
   bool add_short(Short& request, Train& train) const;
-  void note_short(Instant now, core::SendWqe& wqe, bool first, std::size_t bytes);
+  void begin_short(core::SendWqe& wqe, bool first);
+  void note_shorts(Instant now, std::uint32_t count, std::size_t bytes);
   enum class Shorts : std::uint8_t { None, Some, NoRoom };  // NoRoom: in this train, for one that is short
   Shorts emit_shorts(Instant now, const Room& room, Train& train);
   bool emit_packet(Instant now, core::SendWqe& wqe, const Room& room, Train& train);
   bool payload_of(core::SendWqe& wqe, const Cut& cut, PieceList& pieces);
   void advance(Instant now, core::SendWqe& wqe, std::uint32_t packets, bool asks_answer);
+  void pass_psns(std::uint32_t packets) {
+    const Psn before = state_.next;
+    state_.next = state_.next + packets;
+    if (core::planted(core::PlantedBug::PsnWrapOffByOne) && state_.next.value() < before.value())
+      state_.next = state_.next + 1;
+  }
+  // From now on, if nothing was outstanding before.
+  void expect_answer(Instant now, bool was_idle);
   std::uint32_t read_chunk_packets() const;
   [[gnu::cold]] void fail(CompletionStatus status);
   // The request at hand cannot be sent. Those before it still are, when we went back to them.

@@ -87,12 +87,28 @@ bool Requester::add_short(Short& request, Train& train) const {
          train.add(request.packet, {&request.payload, 1}, request.payload.size, Train::Payload::Copy);
 }
 
-void Requester::note_short(Instant now, SendWqe& wqe, bool first, std::size_t bytes) {
-  begin(wqe);
+// It takes the next place in the window; `first` of its train or not.
+void Requester::begin_short(SendWqe& wqe, bool first) {
+  wqe.started = true;
+  wqe.first_psn = state_.next;
+  wqe.packets = 1;
+  wqe.bytes_before = state_.bytes_begun;
+  wqe.trains_before = state_.trains_begun;
+  state_.bytes_begun += wqe.length;
   if (first) ++state_.trains_begun;
-  ++link_.counters.sent_pkts;
+  pass_psns(1);
+  ++state_.current;
+}
+
+// That so many have left, of so many bytes with their headers: what was the next before is the first of them.
+void Requester::note_shorts(Instant now, std::uint32_t count, std::size_t bytes) {
+  const bool was_idle = !state_.anything_sent();
+  state_.window.on_sent(state_.highest, now);
+  state_.since_ack_request = 0;
+  state_.highest = state_.next;
+  link_.counters.sent_pkts += count;
   link_.counters.sent_bytes += bytes;
-  advance(now, wqe, 1, true);
+  expect_answer(now, was_idle);
 }
 
 // As many of those that come next as there is room for.
@@ -100,23 +116,25 @@ Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& t
   if (!leaves_in_order()) return Shorts::None;
   core::SendQueue& queue = link_.qp.send_queue();
   const std::uint32_t end = queue.posted();
+  const bool joins = !train.empty();
+  const std::size_t before = train.total_bytes();
   std::uint32_t count = 0, bytes = 0;
   Short request;
   while (state_.current != end && count < room.packets && bytes + kMostShortBytes <= room.bytes) {
     SendWqe& wqe = queue.at(state_.current);
-    const bool first = train.empty();
-    const std::size_t before = train.total_bytes();
     const bool alike = count != 0 && is_alike(wqe, request);
     if (alike ? !find_payload(wqe, request) : !is_short(wqe, request)) break;
     if (alike ? !train.add_next(request.payload) : !add_short(request, train)) {
-      if (count == 0 && !first) return Shorts::NoRoom;
+      if (count == 0 && joins) return Shorts::NoRoom;
       break;
     }
-    note_short(now, wqe, first, train.total_bytes() - before);
+    begin_short(wqe, !joins && count == 0);
     ++count;
     bytes += static_cast<std::uint32_t>(request.payload.size);
   }
-  return count != 0 ? Shorts::Some : Shorts::None;
+  if (count == 0) return Shorts::None;
+  note_shorts(now, count, train.total_bytes() - before);
+  return Shorts::Some;
 }
 
 // The window admits at least what is counted here: packets of any length.
@@ -129,7 +147,8 @@ bool Requester::put_short(Instant now, const SendRequest& posted, Train& train) 
   core::SendQueue& queue = link_.qp.send_queue();
   if (!queue.post_started(state_.current, posted, [&](std::uint32_t) { return add_short(request, train); }))
     return false;
-  note_short(now, queue.at(state_.current), true, train.total_bytes());
+  begin_short(queue.at(state_.current), true);
+  note_shorts(now, 1, train.total_bytes());
   return true;
 }
 

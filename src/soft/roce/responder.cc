@@ -87,11 +87,7 @@ Run Responder::open_run(const wire::Packet& packet, std::uint32_t count) {
     return {link_.memory.find_remote(write_rkey_, link_.pd(), write_va_, write_left_, Access::RemoteWrite), count};
   }
   count = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, (receive_.length - received_) / mtu));
-  const std::span<const ScatterGather> sges{receive_sges_.data(), receive_.sge_count};
-  if (!find_pieces(link_, link_.qp.receive_pd(), sges, received_, std::uint64_t{count} * mtu, Access::LocalWrite,
-                   pieces_) ||
-      pieces_.count != 1)
-    return {};
+  if (!find_receive_pieces(received_, std::uint64_t{count} * mtu) || pieces_.count != 1) return {};
   return {const_cast<std::byte*>(pieces_.pieces[0].data), count};
 }
 
@@ -109,13 +105,16 @@ void Responder::close_run(std::uint32_t count) {
 
 bool Responder::opens_sends(const wire::Packet& packet) const {
   return packet.bth.opcode == wire::Opcode::RcSendOnly && packet.bth.psn + 1 == expected_ &&
-         check_opcode_order(packet) == Verdict::Continue && check_allowed(packet) == Verdict::Continue;
+         check_opcode_order(packet) == Verdict::Continue && check_allowed(packet) == Verdict::Continue &&
+         wire::payload_obeys(packet, link_.mtu());
 }
 
-// The rest of handle(). What a check took before another failed is there when it is handled by itself.
+// The rest of handle(): what is not the same of each. What was taken before another check failed is there when it is
+// handled by itself.
 bool Responder::take_send(const wire::Packet& packet) {
-  if (check_resources(packet) != Verdict::Continue || check_length(packet) != Verdict::Continue ||
-      check_memory(packet) != Verdict::Continue || !touch_memory(packet))
+  const std::size_t bytes = packet.payload.size();
+  if (!take_receive() || bytes > receive_.length || !find_receive_pieces(0, bytes) ||
+      !core::store(pieces_, packet.payload, true))
     return false;
   nak_said_ = rnr_said_ = false;
   expected_ = packet.bth.psn + 1;

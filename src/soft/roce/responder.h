@@ -89,7 +89,9 @@ class Responder {
   Verdict check_length(const wire::Packet& packet) const;
   Verdict check_resources(const wire::Packet& packet);
   Verdict check_memory(const wire::Packet& packet);
-  Verdict find_receive_pieces(const wire::Packet& packet);
+  bool take_receive();
+  // Into pieces_, where that part of the message goes.
+  bool find_receive_pieces(std::uint64_t offset, std::uint64_t bytes);
 
   // responder.cc
   void execute(Instant now, const wire::Packet& packet);

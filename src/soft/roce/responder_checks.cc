@@ -70,14 +70,19 @@ Responder::Verdict Responder::check_resources(const wire::Packet& packet) {
       info.operation == Operation::FetchAdd)
     return responses_.pending_fetches() < max_resources_ ? Verdict::Continue : Verdict::InvalidRequest;
   if (!info.consumes_receive) return Verdict::Continue;
-  if (link_.qp.open_receive.open) return Verdict::Continue;
-  if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::Rnr;
+  return take_receive() ? Verdict::Continue : Verdict::Rnr;
+}
+
+// Unless one was taken before.
+bool Responder::take_receive() {
+  if (link_.qp.open_receive.open) return true;
+  if (!link_.qp.take_receive(receive_, receive_sges_)) return false;
   if (rnr_stole_receive_) {
     rnr_stole_receive_ = false;
-    if (!link_.qp.take_receive(receive_, receive_sges_)) return Verdict::Rnr;
+    if (!link_.qp.take_receive(receive_, receive_sges_)) return false;
   }
   link_.qp.open_receive = {true, receive_.id};
-  return Verdict::Continue;
+  return true;
 }
 
 Responder::Verdict Responder::check_length(const wire::Packet& packet) const {
@@ -102,7 +107,8 @@ Responder::Verdict Responder::check_memory(const wire::Packet& packet) {
   pieces_.count = 0;
   switch (info.operation) {
     case Operation::Send:
-      return find_receive_pieces(packet);
+      return find_receive_pieces(info.first ? 0 : received_, packet.payload.size()) ? Verdict::Continue
+                                                                                    : Verdict::OperationError;
     case Operation::Write: {
       const bool first = info.first;
       const std::uint64_t va = first ? packet.reth.va : write_va_;
@@ -136,12 +142,9 @@ Responder::Verdict Responder::check_memory(const wire::Packet& packet) {
   }
 }
 
-Responder::Verdict Responder::find_receive_pieces(const wire::Packet& packet) {
-  const std::uint64_t before = packet.info().first ? 0 : received_;
+bool Responder::find_receive_pieces(std::uint64_t offset, std::uint64_t bytes) {
   const std::span<const ScatterGather> sges{receive_sges_.data(), receive_.sge_count};
-  return find_pieces(link_, link_.qp.receive_pd(), sges, before, packet.payload.size(), Access::LocalWrite, pieces_)
-             ? Verdict::Continue
-             : Verdict::OperationError;
+  return find_pieces(link_, link_.qp.receive_pd(), sges, offset, bytes, Access::LocalWrite, pieces_);
 }
 
 }  // namespace verbena::roce

@@ -168,14 +168,20 @@ IcrcStart::IcrcStart(const Path& path, bool dont_fragment) : is_ipv4_(path.is_ip
 }
 
 std::uint32_t IcrcStart::over(std::uint16_t identification, std::size_t datagram_bytes,
-                              std::span<const std::byte> bytes) const {
+                              std::span<const std::byte> bytes) {
   VERBENA_ASSERT(bytes.size() >= kBthBytes);
-  const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
-  std::uint32_t sum = sum_ ^ kTables.udp_bytes(udp_bytes);
-  sum ^= is_ipv4_ ? kTables.ipv4_bytes(kIpv4Bytes + udp_bytes) ^ kTables.identification(identification)
-                  : kTables.ipv6_bytes(udp_bytes);
+  if (datagram_bytes != datagram_bytes_) add_lengths(datagram_bytes);
+  std::uint32_t sum = sum_with_lengths_;
+  if (is_ipv4_) sum ^= kTables.identification(identification);
   sum ^= kTables.mask[load_u8(bytes.data() + 4)];  // FECN, BECN and six reserved bits
   return crc32(sum, bytes.data(), bytes.size());
+}
+
+void IcrcStart::add_lengths(std::size_t datagram_bytes) {
+  const std::size_t udp_bytes = kUdpBytes + datagram_bytes;
+  datagram_bytes_ = datagram_bytes;
+  sum_with_lengths_ = sum_ ^ kTables.udp_bytes(udp_bytes) ^
+                      (is_ipv4_ ? kTables.ipv4_bytes(kIpv4Bytes + udp_bytes) : kTables.ipv6_bytes(udp_bytes));
 }
 
 std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes) {
@@ -193,22 +199,34 @@ std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_b
 IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> identification,
                                 std::span<const std::byte> datagram, std::uint16_t* found,
                                 bool dont_fragment, std::uint16_t likely) {
+  set_path(path, dont_fragment);
+  return check(identification, datagram, found, likely);
+}
+
+void IcrcVerifier::set_path(const Path& path, bool dont_fragment) {
+  if (dont_fragment == dont_fragment_ && path == path_) return;
+  start_ = IcrcStart(path, dont_fragment);
+  path_ = path;
+  dont_fragment_ = dont_fragment;
+}
+
+IcrcVerdict IcrcVerifier::check(std::optional<std::uint16_t> identification, std::span<const std::byte> datagram,
+                                std::uint16_t* found, std::uint16_t likely) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return IcrcVerdict::Bad;
   const std::size_t covered = datagram.size() - kIcrcBytes;
-  if (dont_fragment != dont_fragment_ || path != path_) {
-    start_ = IcrcStart(path, dont_fragment);
-    path_ = path;
-    dont_fragment_ = dont_fragment;
-  }
-  const bool must_solve = path.is_ipv4() && !identification;
-  const std::uint16_t assumed = path.is_ipv4() ? identification.value_or(likely) : std::uint16_t{0};
+  const std::uint16_t assumed = start_.is_ipv4() ? identification.value_or(likely) : std::uint16_t{0};
   const std::uint32_t sum = start_.over(assumed, datagram.size(), datagram.first(covered));
   const std::uint32_t difference = sum ^ load_icrc(datagram.data() + covered);
   if (found != nullptr) *found = assumed;
   if (difference == 0) return IcrcVerdict::Exact;
-  if (!must_solve || datagram.size() >= kSolvedBytes) return IcrcVerdict::Bad;
+  const bool must_solve = start_.is_ipv4() && !identification;
+  return must_solve ? solve(difference, datagram.size(), found, assumed) : IcrcVerdict::Bad;
+}
 
-  const auto apart = identifications_apart(difference, kBytesAfterIdentification + covered);
+IcrcVerdict IcrcVerifier::solve(std::uint32_t difference, std::size_t datagram_bytes, std::uint16_t* found,
+                                std::uint16_t assumed) {
+  if (datagram_bytes >= kSolvedBytes) return IcrcVerdict::Bad;
+  const auto apart = identifications_apart(difference, kBytesAfterIdentification + datagram_bytes - kIcrcBytes);
   if (!apart) return IcrcVerdict::Bad;
   const auto solution = static_cast<std::uint16_t>(*apart ^ assumed);
   if (found != nullptr) *found = solution;

@@ -18,10 +18,15 @@ class IcrcStart {
   explicit IcrcStart(const Path& path, bool dont_fragment = true);
   // The sum goes on over the datagram from its BTH on, as emitted; `bytes` holds at least that. datagram_bytes is the
   // whole UDP payload with ICRC. `identification` counts on IPv4 only.
-  std::uint32_t over(std::uint16_t identification, std::size_t datagram_bytes, std::span<const std::byte> bytes) const;
+  std::uint32_t over(std::uint16_t identification, std::size_t datagram_bytes, std::span<const std::byte> bytes);
+  bool is_ipv4() const { return is_ipv4_; }
 
  private:
+  void add_lengths(std::size_t datagram_bytes);
+
   std::uint32_t sum_ = 0;
+  std::uint32_t sum_with_lengths_ = 0;  // of a datagram as long as the last: the next one mostly is
+  std::size_t datagram_bytes_ = 0;
   bool is_ipv4_;
 };
 
@@ -52,8 +57,15 @@ class IcrcVerifier {
   IcrcVerdict check(const Path& path, std::optional<std::uint16_t> identification,
                     std::span<const std::byte> datagram, std::uint16_t* found, bool dont_fragment = true,
                     std::uint16_t likely = 0);
+  // The same in two: of many datagrams of a path, which then is not looked at for each.
+  void set_path(const Path& path, bool dont_fragment = true);
+  IcrcVerdict check(std::optional<std::uint16_t> identification, std::span<const std::byte> datagram,
+                    std::uint16_t* found, std::uint16_t likely);
 
  private:
+  [[gnu::cold]] static IcrcVerdict solve(std::uint32_t difference, std::size_t datagram_bytes, std::uint16_t* found,
+                                          std::uint16_t assumed);
+
   // Of the last datagram; the next one is mostly its like.
   Path path_;
   bool dont_fragment_ = true;

@@ -56,12 +56,23 @@ TEST(Icrc, agrees_with_the_definition_on_random_datagrams) {
   }
 }
 
+TEST(Icrc, of_datagrams_that_differ_in_length_is_that_of_each_by_itself) {
+  SeededRandom random{4};
+  const std::vector<std::byte> bytes = test::random_bytes(random, 64);
+  const std::span<const std::byte> all{bytes};
+  for (const Path& path : {test::ipv4_path(), test::ipv6_path()}) {
+    IcrcStart start(path);
+    for (const std::size_t size : {20u, 20u, 64u, 20u, 12u, 64u})
+      EXPECT_EQ(start.over(7, size + kIcrcBytes, all.first(size)), icrc_of(path, 7, all.first(size))) << size;
+  }
+}
+
 TEST(Icrc, does_not_depend_on_how_the_bytes_are_cut) {
   SeededRandom random{2};
   const std::vector<std::byte> bytes = test::random_bytes(random, 300);
   const std::span<const std::byte> all{bytes};
   const Path path = test::ipv4_path();
-  const IcrcStart start(path);
+  IcrcStart start(path);
   const std::uint32_t whole = start.over(7, 304, all);
   for (std::size_t cut = kBthBytes; cut <= bytes.size(); ++cut)
     ASSERT_EQ(icrc_extend(start.over(7, 304, all.first(cut)), all.subspan(cut)), whole);

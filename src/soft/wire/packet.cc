@@ -98,9 +98,7 @@ DropReason parse(std::span<const std::byte> datagram, Packet& out) {
 
 bool repeats(std::span<const std::byte> before, std::span<const std::byte> next) {
   if (before.size() != next.size() || next.size() < kBthBytes + kIcrcBytes) return false;
-  const std::uint32_t numbered = load_be32(&before[8]);
-  return opcode_info(load_u8(&before[0])).header_bytes == kBthBytes && std::memcmp(&before[0], &next[0], 8) == 0 &&
-         (numbered & Psn::kMask) != Psn::kMask && load_be32(&next[8]) == numbered + 1;
+  return opcode_info(load_u8(&before[0])).header_bytes == kBthBytes && repeats_bth(&before[0], &next[0]);
 }
 
 bool payload_obeys(const Packet& packet, std::size_t path_mtu) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/byte_order.h"
 #include "soft/wire/aeth.h"
 #include "soft/wire/bth.h"
 #include "soft/wire/drop_reason.h"
@@ -51,11 +52,17 @@ struct Packet {
 // keep their value.
 DropReason parse(std::span<const std::byte> datagram, Packet& out);
 
-// Payload length and pad count are what the opcode asks for at this path MTU (R-050..R-052, R-055..R-057).
 // Whether `next` is the datagram after `before`, in all but payload: a BTH alone before that, as long, the following
 // number. What parse() said of the one it then says of the other.
 bool repeats(std::span<const std::byte> before, std::span<const std::byte> next);
+// The same of the BTHs that begin two datagrams which are as long, and of which the first is known to be so.
+inline bool repeats_bth(const std::byte* before, const std::byte* next) {
+  const std::uint32_t numbered = load_be32(before + 8);
+  return load_be64(before) == load_be64(next) && (numbered & Psn::kMask) != Psn::kMask &&
+         load_be32(next + 8) == numbered + 1;
+}
 
+// Payload length and pad count are what the opcode asks for at this path MTU (R-050..R-052, R-055..R-057).
 bool payload_obeys(const Packet& packet, std::size_t path_mtu);
 
 // BTH and extended headers of `packet` into out (>= kMaxHeaderBytes). pad_count is written as given in bth.

@@ -108,7 +108,7 @@ bool ConnectedSocket::learn_identification(const LocalAddress& local) {
 }
 
 void ConnectedSocket::set_icrcs(std::span<std::byte> train, std::size_t segment_bytes,
-                                std::uint16_t identification) const {
+                                std::uint16_t identification) {
   if (!path_.is_ipv4()) return;
   for (; !train.empty(); ++identification) {
     const std::span<std::byte> datagram = train.first(std::min(segment_bytes, train.size()));

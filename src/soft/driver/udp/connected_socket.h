@@ -37,7 +37,7 @@ class ConnectedSocket {
   ConnectedSocket(OwnDescriptor socket, const wire::Path& path)
       : socket_(std::move(socket)), path_(path), icrc_(path) {}
   bool learn_identification(const LocalAddress& local);
-  void set_icrcs(std::span<std::byte> train, std::size_t segment_bytes, std::uint16_t identification) const;
+  void set_icrcs(std::span<std::byte> train, std::size_t segment_bytes, std::uint16_t identification);
 
   OwnDescriptor socket_;  // a child that kept it would keep the port, and what is said of the peer
   wire::Path path_;
