@@ -53,6 +53,7 @@ DropReason Nic::admit_management(const wire::Packet& packet) const {
 struct Nic::Arrival {
   const wire::Path& path;
   std::optional<std::uint16_t> identification;
+  wire::IcrcVerifier& icrc;  // set to that path
   std::span<const std::byte> datagram;
   std::uint16_t index = 0;
   std::uint16_t first_identification = 0;  // likely that of the train's first; they count up
@@ -65,14 +66,15 @@ Nic::Expected& Nic::expected_of(const wire::Path& path) {
   const std::size_t mixed = path.source_port ^ path.source.bytes[15] * std::size_t{37};
   Expected& expected = expected_[mixed % expected_.size()];
   if (expected.source != path.source || expected.port != path.source_port)
-    expected = {path.source, path.source_port, 0};
+    expected = {path.source, path.source_port, 0, {}};
   return expected;
 }
 
 bool Nic::passes_icrc(Arrival& arrival) {
   const auto likely = static_cast<std::uint16_t>(arrival.first_identification + arrival.index);
   std::uint16_t found = 0;
-  const wire::IcrcVerdict verdict = icrc_.check(arrival.identification, arrival.datagram, &found, likely);
+  const wire::IcrcVerdict verdict =
+      arrival.icrc.check(arrival.identification, arrival.datagram, &found, likely);
   if (verdict == wire::IcrcVerdict::Bad) return false;
   if (verdict == wire::IcrcVerdict::Solved) ++counters_.icrc_solved;
   arrival.first_identification = static_cast<std::uint16_t>(found - arrival.index);
@@ -85,9 +87,9 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
                            std::span<const std::byte> bytes, std::size_t segment_bytes) {
   wire::Packet packet;
   Qp* last = nullptr;
-  Arrival arrival{path, identification, {}};
   Expected& expected = expected_of(path);
-  icrc_.set_path(path);
+  expected.icrc.set_path(path);
+  Arrival arrival{path, identification, expected.icrc, {}};
   arrival.first_identification = expected.identification;
   do {
     arrival.datagram = bytes.first(std::min(segment_bytes, bytes.size()));
@@ -100,9 +102,9 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
     settle_broken_queues(now);
     if (!bytes.empty()) bytes = bytes.subspan(handle_run(now, arrival, *qp, packet, bytes) * segment_bytes);
   } while (!bytes.empty());
-  // 0 says nothing: so begins what is not numbered.
-  if (arrival.checked && arrival.first_identification != 0)
-    expected.identification = static_cast<std::uint16_t>(arrival.first_identification + 1);
+  // With 0 begins what is not numbered: mostly, so does the next.
+  const std::uint16_t first = arrival.first_identification;
+  if (arrival.checked) expected.identification = first == 0 ? first : static_cast<std::uint16_t>(first + 1);
   if (last != nullptr) schedule(now, *last);
 }
 

@@ -212,11 +212,12 @@ class Nic final {
                                std::span<const std::byte> bytes);
   std::uint32_t handle_sends(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
                              std::span<const std::byte> bytes);
-  // Of a peer's port: the identification that its next datagram likely has.
+  // Of a peer's port: the identification that its next datagram likely has, where it is counted.
   struct Expected {
     Gid source;
     std::uint16_t port = 0;
     std::uint16_t identification = 0;
+    wire::IcrcVerifier icrc;
   };
   Expected& expected_of(const wire::Path& path);
   bool passes_icrc(Arrival& arrival);
@@ -287,7 +288,6 @@ class Nic final {
   core::EventQueue events_;
   core::MemoryTable memory_;
   Counters counters_;
-  wire::IcrcVerifier icrc_;
   std::array<Expected, 64> expected_;
   std::unique_ptr<cm::Manager> cm_;
   Paths* paths_ = nullptr;

@@ -209,7 +209,7 @@ bool Nic::emit_management(Instant now, roce::Train& train) {
   path.source_port = config_.source_ports[0];
   path.traffic_class = mad.traffic_class;
   train.clear();
-  train.set_path(path, 0);
+  train.set_path(path, wire::IcrcStart(path), 0);
   const roce::Piece piece{mad.bytes.data(), mad.bytes.size()};
   const bool added = train.add(packet, {&piece, 1}, mad.bytes.size(), roce::Train::Payload::Copy);
   VERBENA_ASSERT(added);  // the memory is ours

@@ -21,6 +21,7 @@ struct Link {
   RandomSource& random;
   std::uint16_t pkey = 0xffff;
   wire::Path path;  // ours to the peer's; known from RTR on
+  wire::IcrcStart icrc_start;  // of path
   std::uint32_t source_index = 0;
   bool trains_arrive_whole = false;  // nothing on the path takes them apart
 

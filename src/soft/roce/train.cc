@@ -34,10 +34,10 @@ void Train::clear() {
   pieces_.clear();
 }
 
-void Train::set_path(const wire::Path& path, std::uint32_t source_index) {
+void Train::set_path(const wire::Path& path, const wire::IcrcStart& icrc_start, std::uint32_t source_index) {
   VERBENA_ASSERT(empty());
   if (path != path_) {
-    icrc_start_ = wire::IcrcStart(path);
+    icrc_start_ = icrc_start;
     path_ = path;
   }
   source_index_ = source_index;

@@ -50,7 +50,8 @@ class Train {
   // The i-th datagram, copied flat into `out`: for simulators, captures and tests.
   void flatten(std::uint32_t index, std::vector<std::byte>& out) const;
 
-  void set_path(const wire::Path& path, std::uint32_t source_index);
+  // `icrc_start`: IcrcStart(path), which takes longer than a short packet's own sum.
+  void set_path(const wire::Path& path, const wire::IcrcStart& icrc_start, std::uint32_t source_index);
   // From the next train on. At most what it was made with.
   void limit_datagrams(std::uint32_t most);
   // Whether one more datagram of that many bytes may join.

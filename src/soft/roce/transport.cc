@@ -9,7 +9,7 @@ namespace verbena::roce {
 
 Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTable& memory, Counters& counters,
                      RandomSource& random, std::uint16_t pkey)
-    : link_{qp, config, memory, counters, random, pkey, {}, 0, false},
+    : link_{qp, config, memory, counters, random, pkey, {}, wire::IcrcStart({}), 0, false},
       requester_(link_, send_),
       completer_(link_, send_),
       responder_(link_) {}
@@ -17,6 +17,7 @@ Transport::Transport(core::QueuePair& qp, const Config& config, core::MemoryTabl
 void Transport::handle_state(QueuePairState before, const wire::Path& path, std::uint32_t source_index) {
   const QueuePairState state = link_.qp.state();
   link_.path = path;
+  link_.icrc_start = wire::IcrcStart(path);
   link_.source_index = source_index;
   link_.trains_arrive_whole = path.destination.is_loopback();
   if (state != QueuePairState::Sqd) drained_said_ = false;
@@ -107,7 +108,7 @@ Transport::Outlook Transport::outlook(Instant now) {
 
 bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   train.clear();
-  train.set_path(link_.path, link_.source_index);
+  train.set_path(link_.path, link_.icrc_start, link_.source_index);
   const QueuePairState state = link_.qp.state();
   sent_requests_ = false;
   if (state == QueuePairState::Rts || state == QueuePairState::Sqd) {
@@ -129,7 +130,7 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
 bool Transport::put_short(Instant now, const SendRequest& request, Train& train) {
   if (link_.qp.state() != QueuePairState::Rts) return false;
   train.clear();
-  train.set_path(link_.path, link_.source_index);
+  train.set_path(link_.path, link_.icrc_start, link_.source_index);
   if (!requester_.put_short(now, request, train)) return false;
   train.finish();
   responder_.note_reply(now);
