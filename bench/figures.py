@@ -55,7 +55,7 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
     return run
 
 
-def verbs(op, test, iterations, path="lo", size=8, wait="busy", threads="any"):
+def verbs(op, test, iterations, path="lo", size=8, wait="busy", threads="any", cpus=(NEAR, FAR)):
     """By verbs. Of a rate 512 are outstanding, posted by 128, with one completion for each list. `wait`: of the peer,
     too, beside which memory is copied. `threads`: "single", as what UCX measures is."""
     def run(lab):
@@ -65,8 +65,8 @@ def verbs(op, test, iterations, path="lo", size=8, wait="busy", threads="any"):
                    "--size", str(size), "--iterations", str(iterations), "--rcvbuf", str(RCVBUF), "--wait", wait,
                    "--threads", threads]
         options += ["--depth", "16", "--list", "1"] if test == "latency" else ["--depth", "512", "--list", "128"]
-        text = lab.pair([*far, program, "server", *options, "--cpu", FAR, "--device", there],
-                        [*near, program, "client", *options, "--cpu", NEAR, "--device", here, "--name", "figure"])
+        text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
+                        [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
         return metric(text, "figure.p50" if test == "latency" else "figure")
     return run
 
@@ -257,8 +257,9 @@ def _local():
             found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
             found[f"ucx-{tls}-tag-{size}-latency"] = ucx("tag_lat", count, iterations // 10, tls, latency=True)
     for number, cpus in (("1", (NEAR, NEAR)), ("2", (NEAR, FAR))):
-        found[f"local-send-8B-event-{number}cpu"] = verbena("send", "latency", 8, 20000, path="local", cpus=cpus,
-                                                            wait="event")
+        found[f"local-send-8B-event-{number}cpu"] = verbs("send", "latency", 20000, "local", wait="event", cpus=cpus)
+        found[f"local-send-8B-event-{number}cpu-operations"] = verbena("send", "latency", 8, 20000, path="local",
+                                                                       cpus=cpus, wait="event")
         found[f"epoll-{number}cpu"] = epoll(number)
     return found
 
@@ -367,6 +368,8 @@ def _local_rows():
     for number in ("1", "2"):
         yield Row(f"local.send.8B.event.{number}cpu.latency", "us", f"local-send-8B-event-{number}cpu",
                   f"epoll-{number}cpu", "<= 1.2")
+        yield Row(f"local.send.8B.operations.event.{number}cpu.latency", "us",
+                  f"local-send-8B-event-{number}cpu-operations", f"epoll-{number}cpu")
 
 
 def _shard_rows():

@@ -7,7 +7,8 @@
 //   bench_verbs client --connect ADDRESS:PORT [options]
 // Options, the same on both sides: --transport udp|local  --test latency|rate|bandwidth  --op send|write|read
 //   --size BYTES  --iterations N (but of bandwidth)  --depth N (outstanding)  --list N (to a post)  --rcvbuf BYTES
-//   --device ADDRESS  --cpu N  --wait busy|event (who is written or read does nothing else)  --threads any|single (see
+//   --device ADDRESS  --cpu N  --wait busy|event (of bandwidth: how who is written or read does nothing else; of the
+//   latency of SENDs: both sleep until the completion queue that they armed has something)  --threads any|single (see
 //   OpenOptions::single_threaded); the client also takes --name METRIC. Output: see the head of run.py; a rate is NAME,
 //   in M/s.
 #include <algorithm>
@@ -47,6 +48,7 @@ class End {
         test_(given.text("test", "latency")),
         reads_(given.text("op", "send") == "read"),
         writes_(given.text("op", "send") == "write"),
+        sleeps_(given.text("wait", "busy") == "event"),
         name_(given.text("name", "verbs")),
         device_(must(Device::open(open_options(given)))),
         engine_(must(ProgressEngine::create(device_, {wait_mode(given)}))),
@@ -58,7 +60,9 @@ class End {
         to_(target_.local()),
         receives_(receives_at_once()) {
     const bool sends = !reads_ && !writes_;
-    const bool known = test_ == "latency" ? !reads_ : test_ == "rate" ? sends : test_ == "bandwidth" && !sends;
+    const bool known = test_ == "latency" ? sends || (writes_ && !sleeps_)
+                       : test_ == "rate"  ? sends && !sleeps_
+                                          : test_ == "bandwidth" && !sends;
     if (size_ == 0 || !known) usage();
     target_.bytes().back() = std::byte{0};
     for (ReceiveRequest& receive : receives_) receive.local = {&to_, 1};
@@ -143,7 +147,8 @@ class End {
       if (completion.status != CompletionStatus::Success) peer::usage("a request failed");
       ++(completion.opcode == CompletionOpcode::Receive ? done.receives : done.lists);
     }
-    if (count == 0 && ++idle_ % kIdleTurns == 0) {  // so that one learns of a peer that went
+    // So that one learns of a peer that went; who sleeps does by a receive, and the engine would take its event.
+    if (count == 0 && !sleeps_ && ++idle_ % kIdleTurns == 0) {
       engine_.run_once();
       if (control.closed()) must(control.status());
     }
@@ -163,7 +168,17 @@ class End {
         static_cast<void>(poll(control));
       return;
     }
-    while (received_ < turn) received_ += poll(control).receives;
+    for (bool armed = false; received_ < turn; received_ += poll(control).receives) {
+      if (armed) sleep();
+      if (sleeps_ && !armed) completions_.arm();  // what came before that raises no event: it is looked for first
+      armed = sleeps_ && !armed;
+    }
+  }
+  void sleep() {
+    device_.wait_event(Instant::never());
+    while (const auto event = device_.poll_event())
+      if (event->async == AsyncEventType::PeerEnded && event->kind == DeviceEvent::Kind::Async)
+        peer::usage("the peer ended");
   }
   void post_receive_anew() {
     if (!writes_) must(pair_.post_receive(std::span(receives_).first(1)));
@@ -246,7 +261,7 @@ class End {
   const std::uint32_t size_, depth_, list_;
   const std::uint64_t iterations_;
   const std::string test_;
-  const bool reads_, writes_;
+  const bool reads_, writes_, sleeps_;
   const std::string name_;
   Device device_;
   ProgressEngine engine_;
