@@ -2,7 +2,9 @@
 #include "base/system_call.h"
 
 #include <dlfcn.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -35,8 +37,9 @@ const void* object_of(const void* function) {
 
 const bool kCallsItself = [] {
   if (!kKnowsHow) return false;
-  const std::array calls{address_of(::recvfrom), address_of(::recvmsg), address_of(::recvmmsg),
-                         address_of(::sendto),   address_of(::sendmsg), address_of(::sendmmsg)};
+  const std::array calls{address_of(::recvfrom), address_of(::recvmsg), address_of(::recvmmsg), address_of(::read),
+                         address_of(::sendto),   address_of(::sendmsg), address_of(::sendmmsg), address_of(::write),
+                         address_of(::epoll_wait)};
   for (const void* call : calls)
     if (!is_of_c_library(call)) return false;
   return true;

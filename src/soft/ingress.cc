@@ -53,7 +53,7 @@ DropReason Nic::admit_management(const wire::Packet& packet) const {
 struct Nic::Arrival {
   const wire::Path& path;
   std::optional<std::uint16_t> identification;
-  wire::IcrcVerifier& icrc;  // set to that path
+  wire::IcrcVerifier& icrc;  // set to that path with the first datagram that gets so far
   std::span<const std::byte> datagram;
   std::uint16_t index = 0;
   std::uint16_t first_identification = 0;  // likely that of the train's first; they count up
@@ -66,7 +66,7 @@ Nic::Expected& Nic::expected_of(const wire::Path& path) {
   const std::size_t mixed = path.source_port ^ path.source.bytes[15] * std::size_t{37};
   Expected& expected = expected_[mixed % expected_.size()];
   if (expected.source != path.source || expected.port != path.source_port)
-    expected = {path.source, path.source_port, 0, {}};
+    expected.source = path.source, expected.port = path.source_port, expected.identification = 0;
   return expected;
 }
 
@@ -88,7 +88,6 @@ void Nic::handle_datagrams(Instant now, const wire::Path& path, std::optional<st
   wire::Packet packet;
   Qp* last = nullptr;
   Expected& expected = expected_of(path);
-  expected.icrc.set_path(path);
   Arrival arrival{path, identification, expected.icrc, {}};
   arrival.first_identification = expected.identification;
   do {
@@ -178,6 +177,7 @@ Nic::Qp* Nic::handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet
   const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
   if (reason != DropReason::None) return refuse(reason);
 
+  arrival.icrc.set_path(path);
   if (!passes_icrc(arrival)) return refuse(DropReason::BadIcrc);
   if (!management && qp->path != verbena::local::Path::Roce) [[unlikely]] {
     if (qp->path == verbena::local::Path::Local) return refuse(DropReason::WrongPath);

@@ -3,8 +3,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "test_process.h"
 
@@ -139,6 +141,35 @@ TEST(LocalPath, a_peer_that_is_killed_is_noticed_by_who_only_receives_and_keeps_
   EXPECT_TRUE(client.engine.run_until([&] { return receive.done(); }, Duration::seconds(60)));
   expect_error(receive.result(), ErrorCode::ConnectionLost, "the peer stopped answering (its process ended");
   EXPECT_EQ(server.wait(), -SIGKILL);
+}
+
+// The device's thread, which slept, hears of it while the program has just polled, and leaves it to that.
+TEST(LocalPath, a_peer_that_is_killed_is_noticed_by_who_goes_to_sleep_then) {
+  ConnectionOptions silent = for_ever();
+  silent.keep_alive = Duration{};
+  for (int round = 0; round < 24; ++round) {
+    Process server([](const auto& say) { serve_echoes(PathChoice::Auto, say); });
+    EchoClient client(server.hear(), PathChoice::Local, silent);
+    EXPECT_EQ(client.echo("alive"), "alive");
+    Device& device = client.device;
+    const auto pass = [&](Duration time) {
+      for (const Instant end = device.now() + time; device.now() < end;) continue;
+    };
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    server.signal(SIGKILL);
+    pass(Duration::microseconds(100 * round));
+    device.progress();
+    pass(Duration::microseconds(180));
+    const Instant end = device.now() + Duration::seconds(20);
+    bool noticed = false;
+    while (!noticed && device.now() < end) {
+      device.wait_event(end);
+      while (const auto event = device.poll_event())
+        noticed = noticed || event->async == AsyncEventType::PeerEnded;
+    }
+    ASSERT_TRUE(noticed) << round;
+    EXPECT_EQ(server.wait(), -SIGKILL);
+  }
 }
 
 // A pipe that a child of a child waits for, so that it goes with the test.

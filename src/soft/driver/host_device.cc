@@ -237,7 +237,11 @@ void HostDevice::collect_events() {
   if (!nic_.event_waits()) return;
   const std::lock_guard guard(event_mutex_);
   while (const std::optional<core::Event> event = nic_.poll_event()) pending_events_.push_back(*event);
-  for (cm::Event event; nic_.cm().poll_event(event);) pending_events_.push_back(event);
+  while (nic_.cm().event_waits()) {
+    auto event = std::make_unique<cm::Event>();
+    static_cast<void>(nic_.cm().poll_event(*event));
+    pending_events_.push_back(std::move(event));
+  }
   event_pending_.store(!pending_events_.empty(), std::memory_order_release);
   if (waiter_drives_ || events_signalled_ || pending_events_.empty()) return;
   events_signalled_ = true;
@@ -264,6 +268,8 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
 }
 
 bool HostDevice::has_event() {
+  if (event_pending_.load(std::memory_order_acquire)) return true;
+  if (!event_fd_signalled_.load()) return false;
   const std::lock_guard guard(event_mutex_);
   if (!pending_events_.empty()) return true;
   // What a wake() wrote late, after the wait that it ended, would end every sleep.

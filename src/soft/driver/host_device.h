@@ -31,7 +31,8 @@
 
 namespace verbena::soft {
 
-using DeviceEvent = std::variant<core::Event, cm::Event>;
+// Those of connection management are rare, and long.
+using DeviceEvent = std::variant<core::Event, std::unique_ptr<cm::Event>>;
 
 class HostDevice final : private DatagramSink {
  public:
@@ -162,14 +163,20 @@ class HostDevice final : private DatagramSink {
   void serve();
   // Sleeps on the port until something may be due; the device is not owned.
   struct Sleeper;
-  Look sleep_on_port(Instant until, Sleeper& sleeper);  // says what to look at then
-  Look sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
+  struct Awakening {
+    bool slept = false, signalled = false;
+    bool packets = false;  // or it is not known that there are none
+  };
+  Awakening sleep_on_port(Instant until, Sleeper& sleeper);
+  Awakening sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const;
   Instant look_before_sleep(Instant until, Sleeper& sleeper);
   bool leave_to_alarm(Instant wake_at);
   void give_alarm_back(bool taken, bool rang);
   bool watch_port(Sleeper& sleeper);
   void unwatch_port();
-  void look_after_sleep(const Sleeper& mine, bool signalled, bool packets);
+  void look_after_sleep(const Awakening& awakening);
+  void wake_others(const Sleeper& mine);
+  bool drive_waiting(const Awakening& awakening);
   void wait_virtually(Instant until);
   void park_service();
   void pause_service();

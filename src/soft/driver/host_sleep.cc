@@ -17,7 +17,7 @@ constexpr Duration kLongestServicePause = Duration::milliseconds(1);
 constexpr Duration kBlindSleep = Duration::milliseconds(1);
 }
 
-HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
+HostDevice::Awakening HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   sleeper.until.store(until.ns);
   // What became due before that store woke nobody: look once more.
   Instant wake_at = look_before_sleep(until, sleeper);
@@ -28,7 +28,7 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
   if (!by_alarm && !wake_at.is_never()) wait = wake_at - now();
   if (wait && wait->ns <= 0) {
     sleeper.until.store(0);
-    return Look::Once;
+    return {};
   }
   if (inherited_) return sleep_in_child(sleeper, wait);
   std::array<epoll_event, 8> events;
@@ -38,12 +38,10 @@ HostDevice::Look HostDevice::sleep_on_port(Instant until, Sleeper& sleeper) {
     return std::any_of(events.begin(), events.begin() + std::max(count, 0),
                        [source](const epoll_event& event) { return event.data.u32 == source; });
   };
-  const bool may_be_more = count == static_cast<int>(events.size()) || !sleeper.watches_port.load();
-  const bool packets = came_by(kPort) || may_be_more;
   give_alarm_back(by_alarm, came_by(kTimer));
-  if (hub_) look_after_sleep(sleeper, came_by(kHub), packets);
   if (came_by(kWake) && !stopping_.load()) drain(sleeper.wake_fd);
-  return packets ? Look::Everywhere : Look::Once;
+  const bool may_be_more = count == static_cast<int>(events.size()) || !sleeper.watches_port.load();
+  return {true, came_by(kHub), came_by(kPort) || may_be_more};
 }
 
 // A sleep that ends at a time costs half a microsecond more than one that does not. So one of those that wait takes the
@@ -66,26 +64,39 @@ void HostDevice::give_alarm_back(bool taken, bool rang) {
 }
 
 // Its sets are the parent's: there nothing comes but a wake().
-HostDevice::Look HostDevice::sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const {
+HostDevice::Awakening HostDevice::sleep_in_child(Sleeper& sleeper, std::optional<Duration> wait) const {
   std::array<pollfd, 2> own{pollfd{event_fd_, POLLIN, 0}, pollfd{sleeper.wake_fd, POLLIN, 0}};
   const timespec timeout = timespec_of(wait.value_or(Duration{}));
   ::ppoll(own.data(), own.size(), wait ? &timeout : nullptr, nullptr);
   sleeper.until.store(0);
   if (own[1].revents != 0) drain(sleeper.wake_fd);
-  return Look::Once;
+  return {};
 }
 
-// When to wake up at the latest. From here on peers signal what they write into rings; what they wrote before is seen
-// here.
+// When to wake up at the latest. From the announcement on peers signal what they write into rings; what they wrote
+// before is seen here. What is there already needs none: the peer would signal its next for nothing.
 Instant HostDevice::look_before_sleep(Instant until, Sleeper& sleeper) {
   owner_.lock();
   if (!watch_port(sleeper)) until = std::min(until, now() + kBlindSleep);
-  nic_.announce_sleep();
   begin_turn();
-  bool any = nic_.handle_records(turn_);
-  any = nic_.emit_records(turn_) || any;
+  const auto look = [this] {
+    const bool came = nic_.handle_records(turn_);
+    return nic_.emit_records(turn_) || came;
+  };
+  bool any = !nic_.rings_look_empty() && look();
+  if (!any) {
+    nic_.announce_sleep();
+    any = look();
+  }
+  const bool waits = &sleeper == &waiter_;
+  waiter_drives_ = waits;
   collect_events();
-  const bool at_once = any || nic_.transmit_waits();
+  waiter_drives_ = false;
+  any = any || (waits && event_pending_.load(std::memory_order_relaxed));
+  if (waits && any) next_look_ = Look::Later;
+  const bool hung_up = hub_ && hub_->any_hung_up();  // which the other sleeper was told of, and told nobody
+  const bool at_once = any || rest_waits_ || hung_up || nic_.transmit_waits() || nic_.packets_wait();
+  if (!at_once && capture_) capture_->flush();
   const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
   owner_.unlock();
   return wake_at;
@@ -112,15 +123,16 @@ void HostDevice::unwatch_port() {
   if (service_sleeper_.until.load() == 0) leave(service_sleeper_);
 }
 
-// Who woke up by a signal took it, and drives next or sees to it that another does. Who sleeps on is announced no more:
-// it looks again. Where a sleep ended without packets, everything has been looked at.
-void HostDevice::look_after_sleep(const Sleeper& mine, bool signalled, bool packets) {
-  owner_.lock();
-  begin_turn();
-  if (signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
-  if (!packets) looked_at_ = turn_;
+// Who woke up by a signal took it, and drives next or sees to it that another does. Where a sleep ended without
+// packets, everything has been looked at.
+void HostDevice::look_after_sleep(const Awakening& awakening) {
+  if (awakening.signalled || hub_->has_chores()) hub_->handle_events(turn_, true);
+  if (!awakening.packets) looked_at_ = turn_;
   nic_.withdraw_sleep();
-  release();
+}
+
+// Who sleeps on is announced no more: it looks again.
+void HostDevice::wake_others(const Sleeper& mine) {
   for (const Sleeper* other : {&waiter_, &service_sleeper_})
     if (other != &mine && other->until.load() != 0) signal(other->wake_fd);
 }
@@ -136,27 +148,40 @@ void HostDevice::wait_virtually(Instant until) {
   time_->wait(std::min(until, next));
 }
 
+// Behind a sleep, or instead of one. True when anything happened.
+bool HostDevice::drive_waiting(const Awakening& awakening) {
+  const bool slept = awakening.slept && hub_;
+  step_aside();
+  owner_.lock();
+  begin_turn();
+  if (slept) look_after_sleep(awakening);
+  waiter_drives_ = true;
+  const bool any = drive(When::Serving, awakening.packets ? Look::Everywhere : Look::Once);
+  waiter_drives_ = false;
+  next_look_ = any ? Look::Later : Look::Once;
+  release();
+  if (slept) wake_others(waiter_);
+  drive_while_rung();
+  return any;
+}
+
 void HostDevice::wait_event(Instant until) {
   if (time_ != nullptr) return wait_virtually(until);
   waiting_.fetch_add(1);
-  // Who sleeps learns what to look at.
-  Look look = now() < until ? Look::Once : Look::Everywhere;
-  while (!has_event() && !woken_.exchange(false)) {
-    step_aside();
-    owner_.lock();
-    waiter_drives_ = true;
-    begin_turn();
-    const bool any = drive(When::Serving, std::exchange(look, Look::Once));
-    waiter_drives_ = false;
-    next_look_ = any ? Look::Later : Look::Once;
-    release();
-    drive_while_rung();
-    if (any || event_pending_.load(std::memory_order_relaxed)) continue;
-    if (now() >= until) break;
-    look = sleep_on_port(until, waiter_);
+  // The look before a sleep is the first there is, where there is time for one.
+  const auto is_over = [this, until] { return !until.is_never() && now() >= until; };
+  bool sleeps = !is_over();
+  Awakening awakening{false, false, true};
+  while (!has_event() && !(woken_.load() && woken_.exchange(false))) {
+    if (sleeps) {
+      awakening = sleep_on_port(until, waiter_);
+      if (!awakening.slept && has_event()) break;
+    }
+    sleeps = !drive_waiting(std::exchange(awakening, {})) && !event_pending_.load(std::memory_order_relaxed);
+    if (sleeps && is_over()) break;
   }
   drive_while_rung();  // what rang in the look before a sleep that was none
-  {
+  if (woken_.load() || event_fd_signalled_.load()) {
     const std::lock_guard guard(event_mutex_);
     woken_.store(false);
     if (pending_events_.empty()) quiet_event_fd();
@@ -235,7 +260,14 @@ void HostDevice::serve() {
     const bool any = drive(When::Serving, Look::Everywhere);
     release();
     drive_while_rung();
-    if (!any) sleep_on_port(Instant::never(), service_sleeper_);
+    if (any) continue;
+    const Awakening awakening = sleep_on_port(Instant::never(), service_sleeper_);
+    if (!awakening.slept || !hub_) continue;
+    owner_.lock();
+    begin_turn();
+    look_after_sleep(awakening);
+    release();
+    wake_others(service_sleeper_);
   }
 }
 

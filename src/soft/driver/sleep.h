@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <span>
 
 #include "base/assert.h"
+#include "base/system_call.h"
 #include "verbena/base/time.h"
 
 namespace verbena::soft::sleeping {
@@ -21,12 +23,12 @@ namespace verbena::soft::sleeping {
 inline void signal(int fd) {
   if (fd < 0) return;
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
+  [[maybe_unused]] const ssize_t n = system_call(SYS_write, ::write, fd, &one, sizeof one);
 }
 inline void drain(int fd) {
   if (fd < 0) return;
   std::uint64_t count;
-  [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof count);
+  [[maybe_unused]] const ssize_t n = system_call(SYS_read, ::read, fd, &count, sizeof count);
 }
 
 // Of what a sleeper sleeps on.
@@ -50,10 +52,19 @@ inline timespec timespec_of(Duration d) {
   return {static_cast<time_t>(d.ns / 1'000'000'000), static_cast<long>(d.ns % 1'000'000'000)};
 }
 
+// Some architectures have no call without a timeout's signal mask.
+inline int wait_for_ever(int set_fd, epoll_event* events, int most) {
+#ifdef SYS_epoll_wait
+  return system_call(SYS_epoll_wait, ::epoll_wait, set_fd, events, most, -1);
+#else
+  return ::epoll_wait(set_fd, events, most, -1);
+#endif
+}
+
 // Until something is readable; `wait` says for how long at most. How many are.
 inline int wait_on(int set_fd, std::span<epoll_event> events, std::optional<Duration> wait) {
   const int most = static_cast<int>(events.size());
-  if (!wait) return ::epoll_wait(set_fd, events.data(), most, -1);
+  if (!wait) return wait_for_ever(set_fd, events.data(), most);
   const timespec timeout = timespec_of(*wait);
   const int count = ::epoll_pwait2(set_fd, events.data(), most, &timeout, nullptr);
   if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;

@@ -51,14 +51,14 @@ Event to_provider(const core::Event& from) {
   return event;
 }
 
-Event to_provider(const cm::Event& from) {
+Event to_provider(const std::unique_ptr<cm::Event>& from) {
   Event event;
-  event.kind = to_provider(from.type);
-  event.qpn = from.parameters.local_qpn;
-  event.listener = ListenerId{from.listener.value};
-  event.connection = ConnectionId{from.connection.value};
-  event.reason = from.reason;
-  const auto data = from.private_data.span();
+  event.kind = to_provider(from->type);
+  event.qpn = from->parameters.local_qpn;
+  event.listener = ListenerId{from->listener.value};
+  event.connection = ConnectionId{from->connection.value};
+  event.reason = from->reason;
+  const auto data = from->private_data.span();
   event.private_data.assign(data.begin(), data.end());
   return event;
 }

@@ -47,7 +47,7 @@ enum class IcrcVerdict : std::uint8_t {
   Solved,  // IPv4 with an identification we cannot see: one of the 65,536 explains the sum, 16 bits checked
 };
 
-// Checks received datagrams. One object per device, one thread at a time.
+// Checks received datagrams, most of them of one path. One thread at a time.
 class IcrcVerifier {
  public:
   // `identification` when the receive path shows it (raw socket, simulator, capture); otherwise nullopt:

@@ -373,7 +373,7 @@ struct Watched {
   // Sleeps until something was seen to come by the port, and says whether it was.
   bool hears(const std::function<void()>& send) {
     std::thread sleeper([this] { device->wait_event(device->now() + Duration::seconds(20)); });
-    while (!asleep()) std::this_thread::yield();
+    while (!goes_to_sleep()) std::this_thread::yield();
     const int before = looks;
     send();
     const Instant end = device->now() + Duration::seconds(10);
@@ -383,12 +383,8 @@ struct Watched {
     sleeper.join();
     return heard;
   }
-  // It has looked, and does not look again for a while.
-  bool asleep() {
-    const int before = looks;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    return before != 0 && looks == before;
-  }
+  // What comes by the port from here on wakes it, or keeps it from its sleep.
+  bool goes_to_sleep() const { return sets_that_watch(fd) != 0; }
 
   DeafPort& port;
   const int fd;
@@ -438,7 +434,7 @@ TEST(HostDevice, an_alarm_for_a_wait_that_is_over_keeps_nobody_awake) {
     Watched watched(std::make_unique<DeafPort>(longest, 64));
     HostDevice& device = *watched.device;
     std::thread first([&] { device.wait_event(device.now() + Duration::milliseconds(20)); });
-    while (watched.looks == 0) std::this_thread::yield();
+    while (!watched.goes_to_sleep()) std::this_thread::yield();
     device.wake();
     first.join();
     if (went_off) std::this_thread::sleep_for(std::chrono::milliseconds(30));
