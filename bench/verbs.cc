@@ -147,7 +147,8 @@ class End {
       if (completion.status != CompletionStatus::Success) peer::usage("a request failed");
       ++(completion.opcode == CompletionOpcode::Receive ? done.receives : done.lists);
     }
-    // So that one learns of a peer that went; who sleeps does by a receive, and the engine would take its event.
+    // So that one learns of a peer that went. Not who sleeps: the engine would take the event that is waited for, and
+    // within the host another tells of the end.
     if (count == 0 && !sleeps_ && ++idle_ % kIdleTurns == 0) {
       engine_.run_once();
       if (control.closed()) must(control.status());

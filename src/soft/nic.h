@@ -212,7 +212,8 @@ class Nic final {
                                std::span<const std::byte> bytes);
   std::uint32_t handle_sends(Instant now, Arrival& arrival, Qp& qp, wire::Packet& packet,
                              std::span<const std::byte> bytes);
-  // Of a peer's port: the identification that its next datagram likely has, where it is counted.
+  // Of a peer's port: the identification that its next datagram likely has, 0 where none is counted, and what the
+  // ICRCs of its last path have in common.
   struct Expected {
     Gid source;
     std::uint16_t port = 0;

@@ -20,6 +20,7 @@ struct PieceList {
   std::span<const Piece> span() const { return {pieces.data(), count}; }
 };
 
+// find_pieces() of any list, and of any length.
 bool find_many_pieces(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
                       std::uint64_t offset, std::uint64_t length, Access wanted, PieceList& out);
 
