@@ -126,6 +126,28 @@ TEST_F(PeerSocketTest, what_came_before_is_read_before) {
   EXPECT_GT(here.connected(), 0u);
 }
 
+// Messages by one connection, acknowledgements of those that go the other way by another.
+TEST_F(PeerSocketTest, of_two_ports_it_leads_to_the_one_that_sends_most) {
+  Here here(kHere);
+  const There messages, acknowledgements;
+  for (unsigned i = 0; i < 2 * kDatagrams; ++i) {
+    (i % 4 == 3 ? acknowledgements : messages).send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  EXPECT_GT(here.connected(), kDatagrams / 2);
+  EXPECT_TRUE(here.sockets->is_led());
+}
+
+TEST_F(PeerSocketTest, of_two_that_send_as_much_it_leads_to_none) {
+  Here here(kHere);
+  const There one, other;
+  for (unsigned i = 0; i < kDatagrams; ++i) {
+    (i % 2 == 0 ? one : other).send(i);
+    ASSERT_EQ(here.read(1), numbers(i, i + 1));
+  }
+  EXPECT_EQ(here.connected(), 0u);
+}
+
 TEST_F(PeerSocketTest, others_are_read_as_well_and_another_may_take_its_place) {
   Here here(kHere);
   const There one, other;

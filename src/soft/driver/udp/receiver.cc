@@ -176,12 +176,13 @@ void Receiver::hand_on_all(const std::function<void(const ReceivedTrain&)>& to) 
     for (const ReceivedTrain& train : trains) to(train);
 }
 
-// A look at the first costs what a find at the second saves: it is seldom while that has what comes.
+// A look at the first costs what a find at the second saves: it is seldom while that has all that comes.
 bool Receiver::looks_at_peer() {
-  constexpr unsigned kByTurns = 2, kSeldom = 64;
+  constexpr unsigned kByTurns = 2, kSometimes = 4, kSeldom = 64;
   if (ends_) return true;
   if (!leads_) return false;
-  if (before_it_ == 0) return ++looks_ % (others_ < kOften ? kSeldom : kByTurns) != 0;
+  const unsigned pause = others_ >= kOften ? kByTurns : company_ != 0 ? kSometimes : kSeldom;
+  if (before_it_ == 0) return ++looks_ % pause != 0;
   --before_it_;
   return false;
 }
@@ -189,16 +190,20 @@ bool Receiver::looks_at_peer() {
 void Receiver::note_habit(bool from_peer, std::size_t count) {
   if (from_peer) {
     others_ = in_a_row_ = 0;
+    company_ -= std::min(company_, 1u);
     flooded_ = flooded_ || count == headers_.size();
     return;
   }
   constexpr std::size_t kFew = 4;  // datagrams
+  constexpr unsigned kLess = 2;    // for each of another path: two thirds are to be of one
   const bool much = count == headers_.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (much || trains_[i].bytes.size() > kFew * trains_[i].segment_bytes) {
       in_a_row_ = 0;
     } else if (trains_[i].path == last_) {
       ++in_a_row_;
+    } else if (!leads_ && in_a_row_ > kLess) {
+      in_a_row_ -= kLess;
     } else {
       last_ = trains_[i].path;
       in_a_row_ = 1;
@@ -206,6 +211,7 @@ void Receiver::note_habit(bool from_peer, std::size_t count) {
     }
   }
   others_ += static_cast<unsigned>(count);
+  company_ = kOften;
 }
 
 void Receiver::set_led(bool leads) {

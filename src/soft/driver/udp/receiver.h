@@ -40,8 +40,8 @@ class Receiver {
   // All that is there, train by train; for a socket that nobody reads from here on.
   void hand_on_all(const std::function<void(const ReceivedTrain&)>& to);
 
-  // Where there is a second socket: from where all has come lately that came to the first, few at once;
-  // nothing: from several, or many.
+  // Where there is a second socket: from where most has come lately that came to the first, few at once: of a peer's
+  // ports, when there is one for messages and another for what is said of those it got. Nothing: from several, or many.
   const wire::Path* busy_peer() const { return !leads_ && !ends_ && in_a_row_ >= patience_ ? &last_ : nullptr; }
   // Whether the second one leads to it now. To nobody: what had come to it is read before what comes to the first.
   void set_led(bool leads);
@@ -89,10 +89,11 @@ class Receiver {
   bool flooded_ = false;
   unsigned before_it_ = 0;  // so many looks at the first: what came before it was is there
   unsigned looks_ = 0;
-  wire::Path last_;          // of trains to the first socket
+  wire::Path last_;          // of most trains to the first socket
   wire::Path led_;           // of all to the second
-  unsigned in_a_row_ = 0;    // of these, with that path, and none to the second between
+  unsigned in_a_row_ = 0;    // of these, with that path, less those with others, and none to the second between
   unsigned others_ = 0;      // trains to the first since one to the second
+  unsigned company_ = 0;     // after so many to the second alone, the first is looked at seldom
   unsigned peer_vain_looks_ = 0;
   unsigned patience_ = kOften;
   std::unique_ptr<std::byte[]> memory_;

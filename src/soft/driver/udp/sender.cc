@@ -74,6 +74,8 @@ int send_messages(int fd, std::span<mmsghdr> messages) {
                      MSG_DONTWAIT);
 }
 
+std::uint64_t bit_of(const OutTrain& train) { return std::uint64_t{1} << train.source_index; }
+
 // errnos with which a kernel or a device says that it does no segmentation.
 bool is_segmentation_refusal(int error) { return error == EIO || error == EINVAL || error == EOPNOTSUPP; }
 
@@ -108,8 +110,7 @@ void Sender::may_connect(bool yes) {
 bool Sender::is_small(const OutTrain& train) const {
   constexpr unsigned kMostDatagrams = 4;
   constexpr std::size_t kLeastBytes = wire::kBthBytes + wire::kIcrcBytes;
-  if (train.finished || train.sent != 0 || train.pieces.size() != 1 || !is_usual(train.path, options_.hop_limit))
-    return false;
+  if (train.sent != 0 || train.pieces.size() != 1 || !is_usual(train.path, options_.hop_limit)) return false;
   const std::size_t last = train.pieces[0].iov_len - (train.datagrams - 1) * train.segment_bytes;
   return train.datagrams <= std::min(kMostDatagrams, max_segments_) && last >= kLeastBytes;
 }
@@ -134,12 +135,12 @@ void Sender::connect(Habit& habit, const OutTrain& train, SocketCounters& counte
   habit.leads_there = habit.socket.has_value();
 }
 
-std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, SocketCounters& counters) {
+ConnectedSocket::Sent Sender::send_connected(OutTrain& train, SocketCounters& counters) {
   Habit& habit = habits_[train.source_index];
   if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
   if (habit.count < habit.patience) {
     ++habit.count;
-    return std::nullopt;
+    return ConnectedSocket::Sent::No;
   }
   if (!habit.leads_there) connect(habit, train, counters);
   auto sent = ConnectedSocket::Sent::No;
@@ -150,7 +151,7 @@ std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, Soc
   }
   if (sent == ConnectedSocket::Sent::No) {
     give_up_connection(train.source_index, counters);
-    return std::nullopt;
+    return sent;
   }
   if (sent == ConnectedSocket::Sent::Full) return sent;
   train.sent = train.datagrams;
@@ -163,18 +164,24 @@ std::optional<ConnectedSocket::Sent> Sender::send_connected(OutTrain& train, Soc
 }
 
 unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
-  for (const OutTrain& train : trains) VERBENA_ASSERT(train.source_index < sockets_.size());
-  if (may_connect_ && trains.size() == 1 && is_small(trains[0])) {
-    const auto sent = send_connected(trains[0], counters);
-    if (sent == ConnectedSocket::Sent::Full) ++counters.send_full;
-    if (sent) return sent == ConnectedSocket::Sent::Yes ? 1 : 0;
-  } else {
-    for (const OutTrain& train : trains) habits_[train.source_index].count = 0;
+  std::uint64_t with_one = 0, with_several = 0;  // sources, by what they have here
+  for (const OutTrain& train : trains) {
+    VERBENA_ASSERT(train.source_index < sockets_.size());
+    with_several |= with_one & bit_of(train);
+    with_one |= bit_of(train);
   }
   std::uint64_t wanted = 0;
-  for (const OutTrain& train : trains)
-    if (!train.finished) wanted |= std::uint64_t{1} << train.source_index;
   bool all = true;
+  for (OutTrain& train : trains) {
+    if (train.finished) continue;
+    auto sent = ConnectedSocket::Sent::No;
+    if (may_connect_ && (with_several & bit_of(train)) == 0 && is_small(train))
+      sent = send_connected(train, counters);
+    else
+      habits_[train.source_index].count = 0;
+    if (sent == ConnectedSocket::Sent::No) wanted |= bit_of(train);
+    if (sent == ConnectedSocket::Sent::Full) all = false;
+  }
   for (std::size_t source = 0; wanted != 0; ++source, wanted >>= 1)
     if (wanted & 1) all = flush_source(source, trains, counters) && all;
   if (all) return static_cast<unsigned>(trains.size());

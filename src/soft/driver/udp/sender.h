@@ -22,9 +22,9 @@ inline constexpr std::size_t kMaxTrainBytes = 65'000;
 inline constexpr std::size_t kMaxTrainPieces = 1'024;  // UIO_MAXIOV
 
 // Datagrams of one flow that leave together: all of segment_bytes but the last, which may be shorter, never
-// empty. On IPv4 datagram i of a train carries identification i, unless the train is small and the only one: then it
-// may count from another, and the last four bytes of each datagram are made the ICRC that goes with it. The pieces,
-// laid end to end, are the datagrams.
+// empty. On IPv4 datagram i of a train carries identification i, unless the train is small and alone of its source:
+// then it may count from another, and the last four bytes of each datagram are made the ICRC that goes with it. The
+// pieces, laid end to end, are the datagrams.
 struct OutTrain {
   unsigned source_index = 0;  // path.source_port is the port of this sending socket
   wire::Path path;
@@ -82,8 +82,8 @@ class Sender {
   };
 
   // Where a port sends nothing but small trains to one peer, one after the other, they leave by a socket connected to
-  // it. What is large, or leaves with others, does not, and begins the count anew: in a queue below, what leaves by one
-  // socket may overtake what left by another.
+  // it. What is large, or leaves with others of its port, does not, and begins the count anew: in a queue below, what
+  // leaves by one socket may overtake what left by another.
   struct Habit {
     wire::Path path;     // of the last small train
     unsigned count = 0;  // of such trains in a row
@@ -93,8 +93,8 @@ class Sender {
   };
 
   bool is_small(const OutTrain& train) const;
-  // Nothing: it goes as others do.
-  std::optional<ConnectedSocket::Sent> send_connected(OutTrain& train, SocketCounters& counters);
+  // No: it goes as others do.
+  ConnectedSocket::Sent send_connected(OutTrain& train, SocketCounters& counters);
   [[gnu::cold]] void connect(Habit& habit, const OutTrain& train, SocketCounters& counters);
   [[gnu::cold]] void give_up_connection(std::size_t source, SocketCounters& counters);
   bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);

@@ -158,8 +158,9 @@ std::vector<unsigned> identifications_of(const std::vector<Bytes>& captured) {
   }
   return all;
 }
-OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t segment, const Gid& to = kThere4) {
-  OutTrain& out = builder.add(to, bytes, segment);
+OutTrain& add_with_icrc(TrainBuilder& builder, std::size_t bytes, std::size_t segment, const Gid& to = kThere4,
+                        unsigned source = 0) {
+  OutTrain& out = builder.add(to, bytes, segment, source);
   std::span<std::byte> rest{static_cast<std::byte*>(out.pieces[0].iov_base), bytes};
   for (std::uint16_t i = 0; !rest.empty(); ++i) {
     const std::span<std::byte> datagram = rest.first(std::min(segment, rest.size()));
@@ -216,6 +217,23 @@ TEST_F(WireImage, ipv4_small_trains_to_one_peer_after_another_count_on_for_each)
     EXPECT_GT(connected, before + 20);
     before = connected;
   }
+}
+
+TEST_F(WireImage, ipv4_small_trains_of_two_ports_that_leave_together_count_on_for_each) {
+  SocketSet sockets = open_at(kHere4);
+  const auto send_by = [&](std::size_t many) {
+    TrainBuilder builder(sockets);
+    for (unsigned i = 0; i < 2 * kToConnect; ++i) add_with_icrc(builder, 28, 28, kThere4, i % 2);
+    for (std::span<OutTrain> left{builder.trains()}; !left.empty(); left = left.subspan(many))
+      ASSERT_EQ(sockets.send(left.first(many)), many);
+    EXPECT_EQ(identifications_of(capture(2 * kToConnect)).size(), 2 * kToConnect);
+  };
+  send_by(2);
+  const std::uint64_t connected = sockets.counters().sent_connected;
+  EXPECT_GT(connected, kToConnect / 2);
+  EXPECT_EQ(connected % 2, 0u);
+  send_by(4);  // two of each
+  EXPECT_EQ(sockets.counters().sent_connected, connected);
 }
 
 TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_reported) {
