@@ -21,7 +21,7 @@
 
 namespace verbena::messaging {
 
-inline constexpr std::uint32_t kHeadControls = 24;  // at once: 8 by bytes, 15 by messages
+inline constexpr std::uint32_t kHeadControls = 16;  // at once: 8 by bytes, 7 by messages
 inline constexpr std::uint64_t kTailLine = 0, kHeadLine = 64, kRingLines = 128;
 
 class BufferedWriteSender final : public SenderEnd {

@@ -87,6 +87,7 @@ Result<void> BufferedWriteReceiver::start(ReceiverPeer& base, const Offer&, cons
   peer.reader.emplace(geometry, ring::RingMemory(ring, tail));
   peer.ready.resize(geometry.max_messages);
   peer.reads_head = settled.kind.acknowledge == Acknowledge::Read;
+  if (!peer.reads_head) peer.post_receives_by(geometry.acknowledged_messages());
   return {};
 }
 

@@ -112,8 +112,8 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   peer.connection_->on_completion([this, &peer](const Completion& completion) { handle(peer, completion); });
   peer.connection_->on_closed([this, &peer] { connection_closed(peer); });
   const std::uint32_t controls = control_receives();
-  for (std::uint32_t i = 0; controls != 0 && i < controls + kControlReceives; ++i)
-    post_control_receive(peer, i);
+  peer.receives_taken_ = controls == 0 ? 0 : controls + kControlReceives;
+  post_control_receives(peer);
   if (auto ok = prepare(peer); !ok) return ok.error();
   peers_.push_back(std::move(*made));
   return &peer;
@@ -254,9 +254,14 @@ PostResult ReceiverEnd::post(ReceiverPeer& peer, std::span<const SendRequest> re
   return peer.connection_->post_send(requests);
 }
 
-void ReceiverEnd::post_control_receive(ReceiverPeer& peer, std::uint64_t number) {
-  const ReceiveRequest request{kReceiveId | kFirstBaseId | number, {}};
-  static_cast<void>(peer.connection_->post_receive({&request, 1}));
+void ReceiverEnd::post_control_receives(ReceiverPeer& peer) {
+  constexpr std::uint32_t kAtOnce = 32;
+  static const std::vector<ReceiveRequest> requests(kAtOnce, {kReceiveId | kFirstBaseId, {}});
+  while (peer.receives_taken_ != 0 && peer.connection_) {
+    const std::uint32_t count = std::min(peer.receives_taken_, kAtOnce);
+    peer.receives_taken_ -= count;
+    static_cast<void>(peer.connection_->post_receive(std::span(requests).first(count)));
+  }
 }
 
 bool ReceiverEnd::post_control(ReceiverPeer& peer, Control control) {
@@ -268,6 +273,7 @@ bool ReceiverEnd::post_control(ReceiverPeer& peer, Control control) {
 }
 
 bool ReceiverEnd::tell_given_back(ReceiverPeer& peer, std::uint64_t number) {
+  post_control_receives(peer);
   if (!post_control(peer, {Control::Word::GivenBack, static_cast<std::uint32_t>(number)})) return false;
   ++counters_.credit_messages;
   return true;
@@ -280,7 +286,7 @@ void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
     if (completion.status != CompletionStatus::Success) return;
     const bool is_control = completion.opcode == CompletionOpcode::Receive && completion.with_immediate;
     const bool is_ours = (completion.id & kFirstBaseId) != 0;
-    if (is_ours) post_control_receive(peer, completion.id);
+    if (is_ours && ++peer.receives_taken_ >= peer.receives_at_once_) post_control_receives(peer);
     if (is_control && !is_ours) handle_control_in(peer, completion);
     if (is_control) return handle_control(peer, completion.immediate);
     ok = handle_received(peer, completion);

@@ -38,6 +38,8 @@ class ReceiverPeer {
   // ---- For the protocol.
   Connection& connection() { return *connection_; }
   const std::string& name() const { return name_; }
+  // The base's receives are posted anew when so many are taken, and before what is given back is told.
+  void post_receives_by(std::uint32_t count) { receives_at_once_ = count; }
   std::uint64_t arrived() const { return arrived_; }  // messages handed out, since the beginning
   // Of a message that poll() hands out.
   Message hand_out(std::span<const std::byte> bytes, std::uint64_t token) {
@@ -54,6 +56,8 @@ class ReceiverPeer {
   std::string name_;  // of the peer, for errors
   std::uint64_t arrived_ = 0;
   std::uint32_t outstanding_ = 0;       // handed out and not given back
+  std::uint32_t receives_at_once_ = 1;  // of the base's,
+  std::uint32_t receives_taken_ = 0;    // and so many are not posted
   std::optional<std::uint64_t> total_;  // it said that this is all
   bool answered_ = false;               // and we said that all of it is here
   bool cut_off_ = false;
@@ -246,7 +250,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void remove(PeerId id);
   void drop_connection(ReceiverPeer& peer);
   void handle(ReceiverPeer& peer, const Completion& completion);
-  void post_control_receive(ReceiverPeer& peer, std::uint64_t id);
+  void post_control_receives(ReceiverPeer& peer);
   bool post_control(ReceiverPeer& peer, Control control);
   void connection_closed(ReceiverPeer& peer);
   void cut_off(ReceiverPeer& peer, Error error);

@@ -60,7 +60,7 @@ struct Geometry {
   }
   // The head is told after this much was freed, or this many messages.
   constexpr std::uint64_t acknowledged_bytes() const { return capacity / 8; }
-  constexpr std::uint32_t acknowledged_messages() const { return std::max(1u, max_messages / 8); }
+  constexpr std::uint32_t acknowledged_messages() const { return std::max(1u, max_messages / 4); }
   // The longest message that finds room as soon as the reader let go of all others, wherever it begins,
   // though up to acknowledged_bytes() of that was not told. One WRITE brings it, with its word and what is cleared.
   constexpr std::uint32_t max_payload_bytes() const {
