@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "peers/peer.h"
@@ -175,11 +176,22 @@ class End {
       armed = sleeps_ && !armed;
     }
   }
+  // The end of a peer that sends packets is told by nobody: one that says nothing for so long has gone. The clock is
+  // read only then.
   void sleep() {
-    device_.wait_event(Instant::never());
-    while (const auto event = device_.poll_event())
+    device_.wait_event(sleeps_until_);
+    bool anything = false;
+    while (const auto event = device_.poll_event()) {
       if (event->async == AsyncEventType::PeerEnded && event->kind == DeviceEvent::Kind::Async)
         peer::usage("the peer ended");
+      anything = true;
+    }
+    if (anything) {
+      heard_ = true;
+    } else if (device_.now() >= sleeps_until_) {
+      if (!std::exchange(heard_, false)) peer::usage("nothing comes from the peer any more");
+      sleeps_until_ = device_.now() + Duration::seconds(5);
+    }
   }
   void post_receive_anew() {
     if (!writes_) must(pair_.post_receive(std::span(receives_).first(1)));
@@ -274,6 +286,8 @@ class End {
   std::vector<ReceiveRequest> receives_;
   std::uint64_t received_ = 0;
   unsigned idle_ = 0;
+  Instant sleeps_until_;  // at first in the past
+  bool heard_ = true;     // since that was set
   std::array<Completion, 64> polled_;
 };
 
