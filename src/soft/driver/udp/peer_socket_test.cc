@@ -138,6 +138,38 @@ TEST_F(PeerSocketTest, of_two_ports_it_leads_to_the_one_that_sends_most) {
   EXPECT_TRUE(here.sockets->is_led());
 }
 
+TEST_F(PeerSocketTest, it_leads_to_the_other_port_when_that_sends_most) {
+  Here here(kHere);
+  const There one, other;
+  const auto send = [&here](const There& most, const There& few) {
+    for (unsigned i = 0; i < 6 * kDatagrams; ++i) {
+      (i % 4 == 3 ? few : most).send(i);
+      ASSERT_EQ(here.read(1), numbers(i, i + 1));
+    }
+  };
+  send(one, other);
+  const std::uint64_t before = here.connected();
+  send(other, one);
+  EXPECT_GT(here.connected(), before + 3 * kDatagrams);  // half; the first sends a quarter
+}
+
+TEST_F(PeerSocketTest, much_at_once_makes_it_wait_though_another_port_sends_in_between) {
+  Here here(kHere);
+  const There messages, acknowledgements;
+  std::uint64_t before = 0;
+  for (int rounds = 0; rounds < 8; ++rounds) {
+    before = here.connected();
+    for (unsigned i = 0; i < kDatagrams; ++i) {
+      (i % 4 == 3 ? acknowledgements : messages).send(i);
+      ASSERT_EQ(here.read(1), numbers(i, i + 1));
+    }
+    for (unsigned i = 0; i < 200; ++i) messages.send(i);
+    ASSERT_EQ(here.read(200), numbers(0, 200));
+  }
+  EXPECT_GT(before, 0u);
+  EXPECT_EQ(here.connected(), before);
+}
+
 TEST_F(PeerSocketTest, of_two_that_send_as_much_it_leads_to_none) {
   Here here(kHere);
   const There one, other;

@@ -188,26 +188,28 @@ bool Receiver::looks_at_peer() {
 }
 
 void Receiver::note_habit(bool from_peer, std::size_t count) {
+  constexpr unsigned kLess = 2;  // for each of another: two thirds are to be of one, and one third is too few
   if (from_peer) {
-    others_ = in_a_row_ = 0;
+    excess_ -= std::min(excess_, kLess * static_cast<unsigned>(count));
+    others_ = 0;
     company_ -= std::min(company_, 1u);
     flooded_ = flooded_ || count == headers_.size();
     return;
   }
   constexpr std::size_t kFew = 4;  // datagrams
-  constexpr unsigned kLess = 2;    // for each of another path: two thirds are to be of one
   const bool much = count == headers_.size();
   for (std::size_t i = 0; i < count; ++i) {
-    if (much || trains_[i].bytes.size() > kFew * trains_[i].segment_bytes) {
-      in_a_row_ = 0;
+    if (leads_) {
+      ++excess_;
+    } else if (much || trains_[i].bytes.size() > kFew * trains_[i].segment_bytes) {
+      excess_ = 0;
     } else if (trains_[i].path == last_) {
-      ++in_a_row_;
-    } else if (!leads_ && in_a_row_ > kLess) {
-      in_a_row_ -= kLess;
+      ++excess_;
+    } else if (excess_ > kLess) {
+      excess_ -= kLess;
     } else {
       last_ = trains_[i].path;
-      in_a_row_ = 1;
-      patience_ = kOften;
+      excess_ = 1;
     }
   }
   others_ += static_cast<unsigned>(count);
@@ -216,13 +218,16 @@ void Receiver::note_habit(bool from_peer, std::size_t count) {
 
 void Receiver::set_led(bool leads) {
   constexpr unsigned kMostBefore = 64;
+  if (!leads_) {
+    if (last_ != led_) patience_ = kOften;
+    led_ = last_;
+  }
   if (!leads && (flooded_ || !leads_)) patience_ = std::min(4 * patience_, kMostPatience);
   ends_ = leads_ && !leads;
   before_it_ = leads && !leads_ ? kMostBefore : 0;
-  if (leads && !leads_) led_ = last_;
   leads_ = leads;
   flooded_ = false;
-  in_a_row_ = others_ = peer_vain_looks_ = 0;
+  excess_ = others_ = peer_vain_looks_ = 0;
 }
 
 void Receiver::read(std::size_t slot) {

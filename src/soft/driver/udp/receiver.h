@@ -42,12 +42,15 @@ class Receiver {
 
   // Where there is a second socket: from where most has come lately that came to the first, few at once: of a peer's
   // ports, when there is one for messages and another for what is said of those it got. Nothing: from several, or many.
-  const wire::Path* busy_peer() const { return !leads_ && !ends_ && in_a_row_ >= patience_ ? &last_ : nullptr; }
+  const wire::Path* busy_peer() const {
+    const bool is_busy = !leads_ && !ends_ && excess_ >= kOften && (excess_ >= patience_ || last_ != led_);
+    return is_busy ? &last_ : nullptr;
+  }
   // Whether the second one leads to it now. To nobody: what had come to it is read before what comes to the first.
   void set_led(bool leads);
   bool is_led() const { return leads_; }
-  // It should not: much comes there at once, which the first would join to trains, or nothing while others send.
-  bool wants_rest() const { return flooded_ || in_a_row_ >= kOften || others_ >= kMostOthers; }
+  // It should not: much comes there at once, which the first would join to trains, or little while others send.
+  bool wants_rest() const { return flooded_ || excess_ >= kOften; }
   // Datagrams the kernel had no room for.
   std::uint64_t drops();
 
@@ -65,7 +68,6 @@ class Receiver {
     unsigned finds_in_a_row = 0;
   };
   static constexpr unsigned kOften = 64;           // trains
-  static constexpr unsigned kMostOthers = 4096;
   static constexpr unsigned kMostPatience = 1u << 20;
 
   void arm(std::size_t used);
@@ -90,8 +92,8 @@ class Receiver {
   unsigned before_it_ = 0;  // so many looks at the first: what came before it was is there
   unsigned looks_ = 0;
   wire::Path last_;          // of most trains to the first socket
-  wire::Path led_;           // of all to the second
-  unsigned in_a_row_ = 0;    // of these, with that path, less those with others, and none to the second between
+  wire::Path led_;           // of all to the second, now or when it was led last; patience_ is with this one
+  unsigned excess_ = 0;      // of these, over twice those with others; while it leads, of all over twice the second's
   unsigned others_ = 0;      // trains to the first since one to the second
   unsigned company_ = 0;     // after so many to the second alone, the first is looked at seldom
   unsigned peer_vain_looks_ = 0;

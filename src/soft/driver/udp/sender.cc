@@ -125,6 +125,15 @@ void Sender::give_up_connection(std::size_t source, SocketCounters& counters) {
   habit.patience = std::min(4 * habit.patience, kMostPatience);
 }
 
+// Where that is soon again, datagrams that overtake each other cost more than the connection saves.
+void Sender::leave_connection(Habit& habit) {
+  constexpr unsigned kLong = 16;
+  if (habit.count > habit.patience)
+    habit.patience = habit.count / kLong >= habit.patience ? kSmallBeforeConnecting
+                                                           : std::min(4 * habit.patience, kMostPatience);
+  habit.count = 0;
+}
+
 void Sender::connect(Habit& habit, const OutTrain& train, SocketCounters& counters) {
   check(train);
   if (!habit.socket || !habit.socket->leads_to(train.path)) {
@@ -154,6 +163,7 @@ ConnectedSocket::Sent Sender::send_connected(OutTrain& train, SocketCounters& co
     return sent;
   }
   if (sent == ConnectedSocket::Sent::Full) return sent;
+  ++habit.count;
   train.sent = train.datagrams;
   train.finished = true;
   ++counters.sent_trains;
@@ -178,7 +188,7 @@ unsigned Sender::send(std::span<OutTrain> trains, SocketCounters& counters) {
     if (may_connect_ && (with_several & bit_of(train)) == 0 && is_small(train))
       sent = send_connected(train, counters);
     else
-      habits_[train.source_index].count = 0;
+      leave_connection(habits_[train.source_index]);
     if (sent == ConnectedSocket::Sent::No) wanted |= bit_of(train);
     if (sent == ConnectedSocket::Sent::Full) all = false;
   }

@@ -86,7 +86,7 @@ class Sender {
   // leaves by one socket may overtake what left by another.
   struct Habit {
     wire::Path path;     // of the last small train
-    unsigned count = 0;  // of such trains in a row
+    std::uint64_t count = 0;  // of such trains in a row: patience, and those that left by the connected socket
     unsigned patience = kSmallBeforeConnecting;
     std::optional<ConnectedSocket> socket;
     bool leads_there = false;  // that one, by that path
@@ -96,6 +96,7 @@ class Sender {
   // No: it goes as others do.
   ConnectedSocket::Sent send_connected(OutTrain& train, SocketCounters& counters);
   [[gnu::cold]] void connect(Habit& habit, const OutTrain& train, SocketCounters& counters);
+  static void leave_connection(Habit& habit);
   [[gnu::cold]] void give_up_connection(std::size_t source, SocketCounters& counters);
   bool flush_source(std::size_t source, std::span<OutTrain> trains, SocketCounters& counters);
   bool flush(std::size_t source, std::size_t count, SocketCounters& counters);

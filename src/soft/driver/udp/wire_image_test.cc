@@ -236,6 +236,24 @@ TEST_F(WireImage, ipv4_small_trains_of_two_ports_that_leave_together_count_on_fo
   EXPECT_EQ(sockets.counters().sent_connected, connected);
 }
 
+TEST_F(WireImage, ipv4_port_that_is_soon_left_again_is_connected_later_each_time) {
+  SocketSet sockets = open_at(kHere4);
+  std::vector<std::uint64_t> connected;
+  for (int rounds = 0; rounds < 4; ++rounds) {
+    TrainBuilder builder(sockets);
+    for (unsigned i = 0; i < 3 * kToConnect; ++i) add_with_icrc(builder, 28, 28);
+    ASSERT_EQ(send_one_by_one(sockets, builder), 3 * kToConnect);
+    TrainBuilder two(sockets);
+    for (unsigned i = 0; i < 2; ++i) add_with_icrc(two, 28, 28);
+    ASSERT_EQ(sockets.send(two.trains()), 2u);
+    EXPECT_EQ(identifications_of(capture(3 * kToConnect + 2)).size(), 3 * kToConnect + 2);
+    connected.push_back(sockets.counters().sent_connected);
+  }
+  EXPECT_GT(connected[0], 2 * kToConnect);
+  EXPECT_LT(connected[1] - connected[0], kToConnect);
+  EXPECT_EQ(connected[3], connected[1]);
+}
+
 TEST_F(WireImage, identifications_are_what_trains_say_while_ip_fields_are_reported) {
   SocketOptions options;
   options.report_ip_fields = true;
