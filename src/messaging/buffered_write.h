@@ -6,8 +6,8 @@
 // tail, which the sender moves with Commit::Offset, by a WRITE or an atomic (has_atomic_tail()), and the head, which it
 // READs with Acknowledge::Read.
 //
-// Acknowledge::Send tells the head, in units, by a control after each eighth of the ring, or of the receives;
-// as many can be under way as fit the ring twice over, for which the sender keeps receives.
+// Acknowledge::Send tells the head, in units, by a control after each eighth of the ring, or quarter of the receives
+// for immediates. What is under way of those is of one ring and one window, for which the sender keeps receives.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@
 
 namespace verbena::messaging {
 
-inline constexpr std::uint32_t kHeadControls = 16;  // at once: 8 by bytes, 7 by messages
+inline constexpr std::uint32_t kHeadControls = 16;  // at once: 8 by bytes; by messages, and a gap, 8
 inline constexpr std::uint64_t kTailLine = 0, kHeadLine = 64, kRingLines = 128;
 
 class BufferedWriteSender final : public SenderEnd {

@@ -4,6 +4,7 @@
 #include "messaging/receiver_end.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "async/engine_state.h"
@@ -256,11 +257,17 @@ PostResult ReceiverEnd::post(ReceiverPeer& peer, std::span<const SendRequest> re
 
 void ReceiverEnd::post_control_receives(ReceiverPeer& peer) {
   constexpr std::uint32_t kAtOnce = 32;
-  static const std::vector<ReceiveRequest> requests(kAtOnce, {kReceiveId | kFirstBaseId, {}});
+  static constexpr auto kRequests = [] {
+    std::array<ReceiveRequest, kAtOnce> all;
+    all.fill({kReceiveId | kFirstBaseId, {}});
+    return all;
+  }();
   while (peer.receives_taken_ != 0 && peer.connection_) {
     const std::uint32_t count = std::min(peer.receives_taken_, kAtOnce);
     peer.receives_taken_ -= count;
-    static_cast<void>(peer.connection_->post_receive(std::span(requests).first(count)));
+    const PostResult result = peer.connection_->post_receive(std::span(kRequests).first(count));
+    peer.receives_taken_ += count - static_cast<std::uint32_t>(result.posted);
+    if (!result) return;
   }
 }
 

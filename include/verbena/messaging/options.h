@@ -34,7 +34,8 @@ struct Options {
   std::uint32_t max_message_bytes = 4096;
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds. Of
   // SharedReceive, the receives of all senders together; of DirectRead, those announced: as many more may be read and
-  // held, and each takes two requests of a queue (DeviceInfo::max_requests). A ring without Commit::Immediate holds
+  // held, and each takes two requests of a queue (DeviceInfo::max_requests). What is given back is told by quarters
+  // where that takes a message, so a program may hold three quarters for long. A ring without Commit::Immediate holds
   // what fits, and depth is the number of the sender's own buffers.
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up, of at most
