@@ -10,24 +10,33 @@
 
 namespace verbena::sim {
 
-enum class EventKind : std::uint8_t { Arrival, Poll, Tick, Pause, Resume, Cut, Mend };
+enum class EventKind : std::uint8_t { Arrival, Tick, Pause, Resume, Cut };
+
+// When something is to happen, and, of what happens at one time, what comes first.
+struct Moment {
+  Instant at = Instant::never();
+  std::uint64_t order = 0;
+
+  bool operator<(const Moment& other) const { return at != other.at ? at < other.at : order < other.order; }
+};
 
 struct Event {
-  Instant at;
-  std::uint64_t order = 0;
+  Moment when;
   std::uint32_t argument = 0;
-  EventKind kind = EventKind::Poll;
+  EventKind kind = EventKind::Tick;
   std::uint8_t node = 0;
 };
 
 class EventQueue {
  public:
   void push(Instant at, EventKind kind, std::uint8_t node, std::uint32_t argument) {
-    heap_.push_back({at, order_++, argument, kind, node});
+    heap_.push_back({moment(at), argument, kind, node});
     std::push_heap(heap_.begin(), heap_.end(), Later{});
   }
+  // For something that is kept elsewhere: asked for now.
+  Moment moment(Instant at) { return {at, order_++}; }
   bool empty() const { return heap_.empty(); }
-  Instant next() const { return heap_.empty() ? Instant::never() : heap_.front().at; }
+  Moment next() const { return heap_.empty() ? Moment{} : heap_.front().when; }
   Event pop() {
     const Event event = heap_.front();
     std::pop_heap(heap_.begin(), heap_.end(), Later{});
@@ -37,9 +46,7 @@ class EventQueue {
 
  private:
   struct Later {
-    bool operator()(const Event& a, const Event& b) const {
-      return a.at != b.at ? a.at > b.at : a.order > b.order;
-    }
+    bool operator()(const Event& a, const Event& b) const { return b.when < a.when; }
   };
   std::vector<Event> heap_;
   std::uint64_t order_ = 0;

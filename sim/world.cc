@@ -63,17 +63,35 @@ Duration World::random_up_to(Duration limit) {
              : Duration{static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(limit.ns) + 1))};
 }
 
+// Of those that are not paused.
+std::optional<std::uint8_t> World::first_to_poll() const {
+  Moment first;
+  std::optional<std::uint8_t> index;
+  for (std::uint8_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = *nodes_[i];
+    if (node.paused || !(node.next_poll < first)) continue;
+    first = node.next_poll;
+    index = i;
+  }
+  return index;
+}
+
 bool World::step() {
-  if (queue_.empty()) return false;
-  const Event event = queue_.pop();
-  VERBENA_ASSERT(event.at >= now_);
-  now_ = event.at;
+  const std::optional<std::uint8_t> poller = first_to_poll();
+  const Moment next = poller ? nodes_[*poller]->next_poll : Moment{};
+  const bool polls = next < queue_.next();
+  if (!polls && queue_.empty()) return false;
+  const Instant at = polls ? next.at : queue_.next().at;
+  VERBENA_ASSERT(at >= now_);
+  now_ = at;
+  polls ? poll(*poller) : happen(queue_.pop());
+  return true;
+}
+
+void World::happen(const Event& event) {
   switch (event.kind) {
     case EventKind::Arrival:
       arrive(event.node, event.argument);
-      break;
-    case EventKind::Poll:
-      if (nodes_[event.node]->poll_at == event.at && !nodes_[event.node]->paused) poll(event.node);
       break;
     case EventKind::Tick:
       application_->on_tick(event.argument);
@@ -83,16 +101,13 @@ bool World::step() {
       break;
     case EventKind::Resume:
       nodes_[event.node]->paused = false;
-      nodes_[event.node]->poll_at = Instant::never();
+      nodes_[event.node]->next_poll = {};
       schedule_poll(event.node, now_);
       break;
     case EventKind::Cut:
       links_[event.argument].cut_until = now_ + random_up_to(network_.cut_time);
       break;
-    case EventKind::Mend:
-      break;
   }
-  return true;
 }
 
 void World::heal() {
@@ -116,9 +131,7 @@ void World::heal() {
 
 void World::schedule_poll(std::uint8_t index, Instant at) {
   Node& node = *nodes_[index];
-  if (at >= node.poll_at) return;
-  node.poll_at = at;
-  queue_.push(at, EventKind::Poll, index, 0);
+  if (at < node.next_poll.at) node.next_poll = queue_.moment(at);
 }
 
 void World::arrive(std::uint8_t index, std::uint32_t flight) {
@@ -165,7 +178,7 @@ void World::deliver(Node& node, std::size_t first, std::size_t count) {
 
 void World::poll(std::uint8_t index) {
   Node& node = *nodes_[index];
-  node.poll_at = Instant::never();
+  node.next_poll = {};
   for (std::size_t i = 0; i < node.inbox.size() && !verdict_.failed();) {
     const std::size_t count = joined(node, i);
     deliver(node, i, count);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -36,7 +37,7 @@ struct Node {
   NodeTally tally;
   std::vector<std::uint32_t> inbox;  // flights that arrived and were not looked at
   std::uint64_t inbox_bytes = 0;
-  Instant poll_at = Instant::never();
+  Moment next_poll;  // not in the queue: it is drawn nearer again and again
   bool paused = false;
   std::uint32_t idle_polls = 0;  // in a row, without time passing
 };
@@ -99,6 +100,8 @@ class World {
 
   // world.cc
   void schedule_poll(std::uint8_t node, Instant at);
+  std::optional<std::uint8_t> first_to_poll() const;
+  void happen(const Event& event);
   void arrive(std::uint8_t node, std::uint32_t flight);
   void poll(std::uint8_t index);
   std::size_t joined(const Node& node, std::size_t first);
