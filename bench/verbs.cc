@@ -52,14 +52,17 @@ class End {
         sleeps_(given.text("wait", "busy") == "event"),
         name_(given.text("name", "verbs")),
         device_(must(Device::open(open_options(given)))),
-        engine_(must(ProgressEngine::create(device_, {wait_mode(given)}))),
+        aside_(stands_aside(given)),
+        meeting_(aside_ ? *aside_ : device_),
+        engine_(must(ProgressEngine::create(meeting_, {wait_mode(given)}))),
         source_(must(device_.allocate_memory(size_))),
         target_(must(device_.allocate_memory(size_))),
         completions_(must(device_.create_completion_queue(depth_ + receives_at_once()))),
         pair_(must(device_.create_queue_pair(completions_, pair_options()))),
         from_(source_.local()),
         to_(target_.local()),
-        receives_(receives_at_once()) {
+        receives_(receives_at_once()),
+        sleeps_until_(given.text("transport", "udp") == "local" ? Instant::never() : Instant{}) {
     const bool sends = !reads_ && !writes_;
     const bool known = test_ == "latency" ? sends || (writes_ && !sleeps_)
                        : test_ == "rate"  ? sends && !sleeps_
@@ -73,7 +76,7 @@ class End {
 
   // What the queue pairs must know travels with a connection, which then waits for the end.
   void serve() {
-    Listener listener = must(Listener::create(engine_, {.device = &device_}));
+    Listener listener = must(Listener::create(engine_, {.device = &meeting_}));
     peer::report_ready(listener.address().to_string());
     ConnectionRequest request = must(listener.wait_request(Duration::seconds(60)));
     meet(request.private_data());
@@ -85,7 +88,7 @@ class End {
 
   void measure(const std::string& to) {
     ConnectionOptions options;
-    options.device = &device_;
+    options.device = &meeting_;
     Connection control = must(Connection::connect(engine_, to, options, introduction()));
     meet(control.private_data());
     if (test_ == "latency") measure_latency(control);
@@ -104,6 +107,11 @@ class End {
     if (threads != "any" && threads != "single") usage();
     open.single_threaded = threads == "single";
     return open;
+  }
+  // Within the host a device would look at the ring of the connection by which the two meet, too.
+  static std::optional<Device> stands_aside(const peer::Options& given) {
+    if (given.text("transport", "udp") != "local") return std::nullopt;
+    return must(Device::open(open_options(given)));
   }
   [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }
   static WaitMode wait_mode(const peer::Options& given) {
@@ -170,14 +178,14 @@ class End {
         static_cast<void>(poll(control));
       return;
     }
-    for (bool armed = false; received_ < turn; received_ += poll(control).receives) {
-      if (armed) sleep();
-      if (sleeps_ && !armed) completions_.arm();  // what came before that raises no event: it is looked for first
-      armed = sleeps_ && !armed;
+    for (; received_ < turn; received_ += poll(control).receives) {
+      if (!sleeps_) continue;
+      if (std::exchange(armed_, true)) sleep();
+      completions_.arm();  // what came before that raises no event: it is looked for now
     }
   }
   // The end of a peer that sends packets is told by nobody: one that says nothing for so long has gone. The clock is
-  // read only then.
+  // read only then, and not at all within the host.
   void sleep() {
     device_.wait_event(sleeps_until_);
     bool anything = false;
@@ -277,6 +285,8 @@ class End {
   const bool reads_, writes_, sleeps_;
   const std::string name_;
   Device device_;
+  std::optional<Device> aside_;
+  Device& meeting_;  // of the connection by which the two meet
   ProgressEngine engine_;
   MemoryRegion source_, target_;
   CompletionQueue completions_;
@@ -286,8 +296,9 @@ class End {
   std::vector<ReceiveRequest> receives_;
   std::uint64_t received_ = 0;
   unsigned idle_ = 0;
-  Instant sleeps_until_;  // at first in the past
+  Instant sleeps_until_;  // in the past at first, where it is not for ever
   bool heard_ = true;     // since that was set
+  bool armed_ = false;
   std::array<Completion, 64> polled_;
 };
 
