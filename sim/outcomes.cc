@@ -12,18 +12,22 @@ void Workload::drain_events(std::uint8_t node) {
 }
 
 void Workload::poll_completions(std::uint8_t node) {
-  std::array<Completion, 16> batch;
   soft::Nic& device = world_.node(node).nic;
   Host& host = hosts_[node];
   drain_events(node);
   for (Bell& bell : host.bells) {
     core::CompletionQueue* cq = device.cq(bell.cq);
-    while (!cq->looks_empty()) {
-      const std::size_t n = cq->poll(batch);
-      for (std::size_t i = 0; i < n && !world_.verdict().failed(); ++i) on_completion(node, batch[i]);
-    }
+    if (!cq->looks_empty()) take_completions(node, *cq);
     if (options_.host.notify) check_bell(bell, *cq);
     if (host.receive_cq == host.send_cq) return;
+  }
+}
+
+void Workload::take_completions(std::uint8_t node, core::CompletionQueue& cq) {
+  std::array<Completion, 16> batch;
+  while (!cq.looks_empty()) {
+    const std::size_t n = cq.poll(batch);
+    for (std::size_t i = 0; i < n && !world_.verdict().failed(); ++i) on_completion(node, batch[i]);
   }
 }
 

@@ -131,10 +131,7 @@ SendRequest Workload::request_of(const Pair& pair, std::size_t s, const Operatio
 std::uint32_t Workload::post_sends(Pair& pair, std::size_t s, std::uint32_t count) {
   Side& side = pair.sides[s];
   Flow& flow = *pair.flows[s];
-  std::array<Operation, kMaxBatch> operations;
-  std::array<std::array<ScatterGather, kMaxModelSegments>, kMaxBatch> sges;
-  std::array<SendRequest, kMaxBatch> requests;
-  std::array<std::uint64_t, kMaxBatch> marks{};
+  auto& [operations, sges, requests, marks] = batch_;
   std::uint32_t drawn = 0, receives = 0;
   for (; drawn < std::min<std::uint32_t>(count, kMaxBatch); ++drawn) {
     // A full queue refuses; that is tried now and then.

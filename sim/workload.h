@@ -2,6 +2,7 @@
 // A random walk of mostly valid verbs on pairs of queue pairs, and the programs' side of all checks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -118,11 +119,20 @@ class Workload final : public Application {
   void on_bell(std::uint8_t node, core::CqId cq);
   void check_bell(Bell& bell, core::CompletionQueue& cq);
   void poll_completions(std::uint8_t node);
+  void take_completions(std::uint8_t node, core::CompletionQueue& cq);
   void on_completion(std::uint8_t node, const Completion& completion);
   void on_receive_completion(Pair& pair, std::size_t s, const Completion& completion, std::uint64_t number);
   void take_message(Pair& pair, std::size_t s, const Completion& completion, std::uint64_t number);
   void check_counters();
   void destroy_everything();
+
+  // What is about to be posted. Kept, as filling such arrays with nothing each time takes longer than most turns do.
+  struct Batch {
+    std::array<Operation, kMaxBatch> operations;
+    std::array<std::array<ScatterGather, kMaxModelSegments>, kMaxBatch> sges;
+    std::array<SendRequest, kMaxBatch> requests;
+    std::array<std::uint64_t, kMaxBatch> marks{};
+  };
 
   World& world_;
   const Options& options_;
@@ -141,6 +151,7 @@ class Workload final : public Application {
   std::uint64_t healed_packets_ = 0;
   std::uint64_t completions_ = 0, connections_ = 0;
   Coverage coverage_;
+  Batch batch_;
 };
 
 }  // namespace verbena::sim
