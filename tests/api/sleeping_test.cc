@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "test_pair.h"
 
@@ -86,6 +87,51 @@ TEST_P(Sleeping, of_two_threads_that_wait_for_a_device_one_is_woken) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(overslept.load(), 0);
+}
+
+// Who is woken takes what woke him; what came with it, by that queue pair and another, is not left to the next signal.
+TEST_P(Sleeping, who_is_woken_by_the_first_of_several_hears_of_all) {
+  constexpr std::uint32_t kTurns = 300, kEach = 3;
+  Device near = open(), far = open();
+  CompletionQueue sent = must(near.create_completion_queue(64)), received = must(far.create_completion_queue(64));
+  std::vector<QueuePair> from, to;
+  for (std::size_t i = 0; i < 2; ++i) {
+    from.push_back(must(near.create_queue_pair(sent)));
+    to.push_back(must(far.create_queue_pair(received)));
+    must(from[i].connect(to[i].address()));
+    must(to[i].connect(from[i].address()));
+    for (int k = 0; k < 16; ++k) ASSERT_TRUE(to[i].post_receive(ReceiveRequest{}));
+  }
+  std::atomic<std::uint32_t> seen{0};
+  std::atomic<bool> overslept{false};
+  received.arm();
+  std::thread sleeper([&] {
+    while (seen.load() < kTurns * 2 * kEach && !overslept.load()) {
+      const Instant until = far.now() + kTooLong;
+      far.wait_event(until);
+      if (far.now() >= until) overslept = true;
+      while (far.poll_event()) continue;
+      received.arm();
+      while (const auto done = received.poll_one()) {
+        static_cast<void>(to[done->qpn == to[1].qpn() ? 1 : 0].post_receive(ReceiveRequest{}));
+        ++seen;
+      }
+    }
+  });
+  SendRequest request;
+  request.flags = SendFlags::Signaled;
+  for (std::uint32_t turn = 1; turn <= kTurns && !overslept.load(); ++turn) {
+    for (std::uint32_t i = 0; i < 2 * kEach; ++i) EXPECT_TRUE(from[i % 2].post_send(request));
+    for (std::uint32_t done = 0; done < 2 * kEach && !overslept.load();) {
+      const auto one = sent.poll_one();
+      if (!one) continue;
+      EXPECT_EQ(one->status, CompletionStatus::Success);
+      ++done;
+    }
+    while (seen.load() < turn * 2 * kEach && !overslept.load()) std::this_thread::yield();
+  }
+  sleeper.join();
+  EXPECT_FALSE(overslept.load());
 }
 
 TEST(Sleeping, a_wait_until_long_ago_returns) {

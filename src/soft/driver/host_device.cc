@@ -141,10 +141,11 @@ bool HostDevice::read_port(bool again, bool everywhere) {
   return true;
 }
 
-// Where records come, all the way round takes longer than the next one: who polls looks a few times.
+// Where records come, all the way round takes longer than the next one: who polls looks a few times. And who was woken
+// by one takes that.
 bool HostDevice::read_rings(bool again) {
-  const bool expected = again && nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
-  bool any = expected && await_record();
+  const bool expected = nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
+  bool any = expected && ((again && await_record()) || (waiter_drives_ && take_record()));
   if (!rest_waits_) any = nic_.handle_records(turn_) || any;
   if (any) record_turn_ = turns_;
   return any;
@@ -158,8 +159,12 @@ bool HostDevice::await_record() {
     if (--looks == 0) return false;
   const bool at_once = looks == kLooksAtRings;
   took_at_once_ = at_once && !took_at_once_;
-  if (anyone_sleeps() || (at_once && !took_at_once_) || !nic_.take_short(turn_)) return false;
-  rest_waits_ = !nic_.event_waits();
+  return !(at_once && !took_at_once_) && take_record();
+}
+
+bool HostDevice::take_record() {
+  if (anyone_sleeps() || !nic_.take_short(turn_)) return false;
+  rest_waits_ = true;
   return true;
 }
 
@@ -174,7 +179,10 @@ bool HostDevice::drive(When when, Look look) {
     if (look == Look::AsNeeded && nic_.next_deadline() <= turn_) look = Look::Once;
   }
   const bool received = receive(look);
-  if (rest_waits_) return true;
+  if (rest_waits_) {
+    collect_events();
+    return true;
+  }
   if (nic_.next_deadline() <= turn_) nic_.handle_timeout(turn_);
   const bool any = finish_turn(received, when) || received || sent_late;
   // Long trains are handed out singly, so that what each makes due leaves before the next is taken.

@@ -141,6 +141,7 @@ class HostDevice final : private DatagramSink {
   bool read_port(bool again, bool everywhere);
   bool read_rings(bool again);
   bool await_record();
+  bool take_record();
   bool transmit(bool found_nothing, When when);
   bool transmit_and_release(bool behind_data = false);
   bool put_record(core::QueuePair& queues, const SendRequest& request);

@@ -79,6 +79,7 @@ Instant HostDevice::look_before_sleep(Instant until, Sleeper& sleeper) {
   owner_.lock();
   if (!watch_port(sleeper)) until = std::min(until, now() + kBlindSleep);
   begin_turn();
+  rest_waits_ = false;  // this is all of it, but for packets
   const auto look = [this] {
     const bool came = nic_.handle_records(turn_);
     return nic_.emit_records(turn_) || came;
@@ -95,7 +96,7 @@ Instant HostDevice::look_before_sleep(Instant until, Sleeper& sleeper) {
   any = any || (waits && event_pending_.load(std::memory_order_relaxed));
   if (waits && any) next_look_ = Look::Later;
   const bool hung_up = hub_ && hub_->any_hung_up();  // which the other sleeper was told of, and told nobody
-  const bool at_once = any || rest_waits_ || hung_up || nic_.transmit_waits() || nic_.packets_wait();
+  const bool at_once = any || hung_up || nic_.transmit_waits() || nic_.packets_wait();
   if (!at_once && capture_) capture_->flush();
   const Instant wake_at = at_once ? Instant{0} : std::min(until, nic_.settle_deadlines());
   owner_.unlock();
