@@ -341,6 +341,13 @@ FIGURES = {
 }
 FIGURES |= {f"plain-{figure}": plain(FIGURES[figure]) for figure in PLAIN}
 
+# What the machine allows, and the verbs under a message protocol: measured around what is compared with them.
+BRACKETS = {
+    "line", "memcpy-64KiB", "memcpy-1MiB", "memcpy-64MiB", "local-read-1MiB-posted", "epoll-1cpu", "epoll-2cpu",
+    "bare-udp-pingpong", "framed-ceiling-1KiB", "framed-ceiling-4KiB", "bare-packet-rate", "veth-udp-pingpong",
+    "veth-ceiling", *PLAIN,
+}
+
 
 def _local_rows():
     yield Row("local.send.8B.latency", "us", "local-send-8B", "line", "<= against + 0.3")

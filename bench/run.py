@@ -3,8 +3,10 @@
 """Measures Verbena beside what one would use instead, and beside what the machine allows.
 
 Every round measures everything once, one after the other; a ratio is taken within a round, and a row shows medians
-over the rounds. Odd rounds run in the order of the table, even ones backwards. Both processes of a measurement are
-pinned, to CPU 0 and CPU 1, and their receive buffers are clamped to 212,992 bytes, ours and the peer's alike.
+over the rounds. Odd rounds run in the order of the table, even ones backwards. What the machine allows is measured
+before and after each figure that is compared with it: its speed changes within seconds. Both processes of a
+measurement are pinned, to CPU 0 and CPU 1, and their receive buffers are clamped to 212,992 bytes, ours and the peer's
+alike.
 
 The contract of bench_verbena, the program that measures the library
 --------------------------------------------------------------------
@@ -72,28 +74,45 @@ def wanted(row, pattern):
 
 
 def measure(lab, rows, runs):
-    """A list of {figure: value} with one entry per round; a figure without a result is not in it."""
+    """A list of {figure: value} with one entry per round; a figure without a result is not in it. (figure, against) is
+    what one of figures.BRACKETS gave around that figure."""
     order = list(dict.fromkeys(f for row in rows for f in (row.figure, row.against) if f))
+    brackets = {row.figure: row.against for row in rows if row.against in figures.BRACKETS}
     told, rounds = set(), []
+
+    def take(number, figure):
+        print(f"round {number}/{runs}  {figure:<40}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr)
+        try:
+            return lab.quietly(figures.FIGURES[figure])
+        except Missing as why:
+            if (figure, str(why)) not in told:
+                told.add((figure, str(why)))
+                print(f"no result for {figure}: {why}", file=sys.stderr)
+        return None
+
     for number in range(1, runs + 1):
-        values = {}
+        values, last = {}, None
         for figure in order if number % 2 else reversed(order):
-            print(f"round {number}/{runs}  {figure:<40}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr)
-            try:
-                values[figure] = lab.quietly(figures.FIGURES[figure])
-            except Missing as why:
-                if (figure, str(why)) not in told:
-                    told.add((figure, str(why)))
-                    print(f"no result for {figure}: {why}", file=sys.stderr)
-        rounds.append(values)
+            bracket = brackets.get(figure)
+            if bracket and bracket != last:
+                values[bracket] = take(number, bracket)
+            values[figure] = take(number, figure)
+            last = figure
+            if bracket:
+                before, last = values[bracket], bracket
+                values[bracket] = take(number, bracket)
+                if before is not None and values[bracket] is not None:
+                    values[figure, bracket] = (before + values[bracket]) / 2
+        rounds.append({key: value for key, value in values.items() if value is not None})
     return rounds
 
 
 def evaluate(row, rounds):
     """The row as it goes into the JSON file."""
     ours = [r[row.figure] for r in rounds if row.figure in r]
-    pairs = [(r[row.figure], r[row.against]) for r in rounds if row.figure in r and row.against in r]
-    theirs = [r[row.against] for r in rounds if row.against in r] if row.against else []
+    against = [r.get((row.figure, row.against), r.get(row.against)) for r in rounds]
+    pairs = [(r[row.figure], other) for r, other in zip(rounds, against) if row.figure in r and other is not None]
+    theirs = [other for other in against if other is not None]
     out = {"name": row.name, "value": rounded(statistics.median(ours)) if ours else None, "unit": row.unit,
            "against": row.against}
     if theirs:
