@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From an operation to the queue, and from a completion back to it.
 #include "async/channel.h"
+
+#include <algorithm>
+#include <vector>
+
 #include "async/describe.h"
 #include "base/assert.h"
 #include "base/byte_order.h"
@@ -130,35 +134,43 @@ void Channel::abort(Operation& operation, Operation::Ending ending) {
 
 // ---- Requests of the user's own.
 
-// All are signaled to the device: a slot is free again when its request is done, whatever follows it.
 PostResult Channel::post_send(std::span<const SendRequest> requests) {
-  PostResult total;
   engine_.note_activity();
-  for (const SendRequest& original : requests) {
-    if (overran()) return {PostStatus::WrongState, total.posted};
-    if (sends_.none_free()) return {PostStatus::QueueFull, total.posted};
-    SendRequest request = original;
-    request.id = id_of(sends_.next());
-    request.flags = original.flags | SendFlags::Signaled;
-    if (const PostResult one = ops_->post_send({&request, 1}); !one) return {one.status, total.posted};
-    sends_.take(nullptr, original.id, has_flag(original.flags, SendFlags::Signaled));
-    ++total.posted;
+  if (requests.size() == 1) {
+    SendRequest one = requests[0];
+    return post_numbered({&one, 1}, requests);
   }
-  return total;
+  std::vector<SendRequest>& list = engine_.send_list();
+  list.assign(requests.begin(), requests.end());
+  return post_numbered(list, requests);
+}
+
+// All are signaled to the device: a slot is free again when its request is done, whatever follows it.
+PostResult Channel::post_numbered(std::span<SendRequest> numbered, std::span<const SendRequest> original) {
+  if (overran()) return {PostStatus::WrongState, 0};
+  numbered = numbered.first(std::min(numbered.size(), sends_.free()));
+  for (std::size_t i = 0; i < numbered.size(); ++i) {
+    numbered[i].id = id_of(sends_.next(i));
+    numbered[i].flags = numbered[i].flags | SendFlags::Signaled;
+  }
+  PostResult result = ops_->post_send(numbered);
+  for (const SendRequest& request : original.first(result.posted))
+    sends_.take(nullptr, request.id, has_flag(request.flags, SendFlags::Signaled));
+  if (result && numbered.size() < original.size()) result.status = PostStatus::QueueFull;
+  return result;
 }
 
 PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
-  PostResult total;
   if (options_.pool != nullptr) return {PostStatus::SharedReceives, 0};
-  for (const ReceiveRequest& original : requests) {
-    if (overran()) return {PostStatus::WrongState, total.posted};
-    if (receives_.none_free()) return {PostStatus::QueueFull, total.posted};
-    const ReceiveRequest request{id_of(kReceive | receives_.next()), original.local};
-    if (const PostResult one = ops_->post_receive({&request, 1}); !one) return {one.status, total.posted};
-    receives_.take(nullptr, original.id);
-    ++total.posted;
-  }
-  return total;
+  if (overran()) return {PostStatus::WrongState, 0};
+  std::vector<ReceiveRequest>& list = engine_.receive_list();
+  list.clear();
+  for (const ReceiveRequest& request : requests.first(std::min(requests.size(), receives_.free())))
+    list.push_back({id_of(kReceive | receives_.next(list.size())), request.local});
+  PostResult result = ops_->post_receive(list);
+  for (const ReceiveRequest& request : requests.first(result.posted)) receives_.take(nullptr, request.id);
+  if (result && list.size() < requests.size()) result.status = PostStatus::QueueFull;
+  return result;
 }
 
 void Channel::on_completion(std::function<void(const Completion&)> handler) {

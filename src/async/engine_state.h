@@ -106,6 +106,9 @@ class EngineState {
   // Null when it is gone.
   OperationQueue* channel_of(std::uint32_t key);
   void note_activity() { active_ = true; }
+  // For requests on their way to a device; of whoever posts, until then.
+  std::vector<SendRequest>& send_list() { return send_list_; }
+  std::vector<ReceiveRequest>& receive_list() { return receive_list_; }
   // This run left completions where they are; whoever sends more holds nothing up for longer than that many runs.
   bool left_completions() const { return more_waits_; }
   std::uint32_t runs_to_hand_out() const;
@@ -277,6 +280,8 @@ class EngineState {
   OperationList failing_;
   OperationList timed_;
   Instant next_deadline_ = Instant::never();
+  std::vector<SendRequest> send_list_;
+  std::vector<ReceiveRequest> receive_list_;
   bool active_ = true;  // something happened since the last look at the clock
   std::uint32_t runs_ = 0;
   Instant last_activity_;

@@ -67,8 +67,10 @@ class OperationQueue {
     void open(std::uint32_t count);
     const std::vector<Slot>& all() const { return all_; }
     std::size_t in_flight() const { return all_.size() - free_; }
+    std::size_t free() const { return free_; }
     bool none_free() const { return free_ == 0; }
-    std::uint32_t next() const { return order_[free_ - 1]; }  // the one take() takes
+    // The one take() takes when it was called so many times from now on.
+    std::uint32_t next(std::size_t ahead = 0) const { return order_[free_ - 1 - ahead]; }
     // Member by member: what was just stored in parts is slow to load as a whole.
     void take(Operation* operation, std::uint64_t id = 0, bool tells_success = true) {
       Slot& slot = all_[order_[--free_]];

@@ -148,8 +148,6 @@ std::string SenderEnd::explain() const {
 PostResult SenderEnd::post(std::span<const SendRequest> requests) {
   if (!connection_) return {PostStatus::WrongState, 0};
   ++counters_.posts;
-  if (requests.size() == 1) return connection_->post_send(requests);
-  const ProgressEngine::Gathered together(engine_.owner());
   return connection_->post_send(requests);
 }
 

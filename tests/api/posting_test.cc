@@ -91,6 +91,38 @@ TEST_F(Posting, receives_share_their_queue_with_operations) {
   EXPECT_EQ(post_receives(near, 6000), 4u);
 }
 
+TEST_F(Posting, of_a_list_what_fits_is_posted_and_told_of_by_its_own_ids) {
+  Connection near = pair.connect();
+  std::vector<std::uint64_t> told;
+  near.on_completion([&](const Completion& c) { told.push_back(c.id); });
+  std::vector<SendRequest> sends(100);
+  std::vector<ReceiveRequest> receives(100);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    sends[i].id = 1000 + i;
+    sends[i].opcode = SendOpcode::RdmaWrite;
+    sends[i].flags = i % 2 == 0 ? SendFlags::Signaled : SendFlags::None;
+    receives[i].id = 2000 + i;
+  }
+  EXPECT_EQ(post_sends(near, SendFlags::Signaled, 3), 3u);
+  const PostResult sent = near.post_send(sends), received = near.post_receive(receives);
+  EXPECT_EQ(sent.status, PostStatus::QueueFull);
+  EXPECT_EQ(sent.posted, 61u);
+  EXPECT_EQ(received.status, PostStatus::QueueFull);
+  EXPECT_EQ(received.posted, 64u);
+  EXPECT_EQ(near.post_send(std::span(sends).first(0)).status, PostStatus::Ok);
+  EXPECT_TRUE(pair.engine.run_until([&] { return told.size() == 3 + 31; }, Duration::seconds(30)));
+  for (std::size_t i = 3; i < told.size(); ++i) EXPECT_EQ(told[i], 1000 + 2 * (i - 3));
+  // One that the device refuses ends what is posted of the list, and takes no room.
+  told.clear();
+  sends[5].local = std::span<const ScatterGather>(static_cast<const ScatterGather*>(nullptr), 1000);
+  const PostResult refused = near.post_send(std::span(sends).first(10));
+  EXPECT_EQ(refused.status, PostStatus::TooManySegments);
+  EXPECT_EQ(refused.posted, 5u);
+  EXPECT_TRUE(pair.engine.run_until([&] { return told.size() == 3; }, Duration::seconds(30)));
+  EXPECT_EQ(post_sends(near, SendFlags::Signaled, 6000), 64u);
+  expect_alive(bystander);
+}
+
 TEST_F(Posting, receives_left_behind_take_no_room_from_others) {
   for (int i = 0; i < 80; ++i) {
     Connection left = must(Connection::prepare(pair.engine));
@@ -212,6 +244,20 @@ TEST_P(Deferred, posts_behind_many_under_way_share_their_way) {
     return posted == kPosts && send_calls() - before < kFew;
   };
   EXPECT_TRUE(pair.engine.run_until(shares_calls, Duration::seconds(60)));
+  must(near.close());
+}
+
+TEST_P(Deferred, a_list_leaves_together) {
+  if (std::get<0>(GetParam()) == PathChoice::Local) GTEST_SKIP() << "not counted";
+  std::vector<SendRequest> writes(32);
+  for (SendRequest& write : writes) {
+    write.opcode = SendOpcode::RdmaWrite;
+    write.remote_address = there.remote().address;
+    write.rkey = there.rkey();
+  }
+  const std::uint64_t before = send_calls();
+  ASSERT_TRUE(near.post_send(writes));
+  EXPECT_LT(send_calls() - before, 8u);
   must(near.close());
 }
 
