@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures Verbena beside what one would use instead, and beside what the machine allows.
 
-Every round measures everything once, one after the other; a ratio is taken within a round, and a row shows medians
+Every round measures everything, one after the other; a ratio is taken within a round, and a row shows medians
 over the rounds. Odd rounds run in the order of the table, even ones backwards. What the machine allows is measured
 before and after each figure that is compared with it: its speed changes within seconds. Both processes of a
 measurement are pinned, to CPU 0 and CPU 1, and their receive buffers are clamped to 212,992 bytes, ours and the peer's
@@ -91,18 +91,18 @@ def measure(lab, rows, runs):
         return None
 
     for number in range(1, runs + 1):
-        values, last = {}, None
+        values, last = {}, (None, None)  # the last that was measured, and what it gave
         for figure in order if number % 2 else reversed(order):
             bracket = brackets.get(figure)
-            if bracket and bracket != last:
-                values[bracket] = take(number, bracket)
-            values[figure] = take(number, figure)
-            last = figure
+            around = []
             if bracket:
-                before, last = values[bracket], bracket
-                values[bracket] = take(number, bracket)
-                if before is not None and values[bracket] is not None:
-                    values[figure, bracket] = (before + values[bracket]) / 2
+                around.append(last[1] if last[0] == bracket else take(number, bracket))
+            values[figure] = value = take(number, figure)
+            last = (figure, value)
+            if bracket:
+                last = (bracket, take(number, bracket))
+                around = [sample for sample in (*around, last[1]) if sample is not None]
+                values[figure, bracket] = statistics.mean(around) if around else None
         rounds.append({key: value for key, value in values.items() if value is not None})
     return rounds
 

@@ -110,7 +110,7 @@ class End {
   }
   // Within the host a device would look at the ring of the connection by which the two meet, too.
   static std::optional<Device> stands_aside(const peer::Options& given) {
-    if (given.text("transport", "udp") != "local") return std::nullopt;
+    if (given.text("transport", "udp") != "local" || given.text("test", "latency") == "bandwidth") return std::nullopt;
     return must(Device::open(open_options(given)));
   }
   [[noreturn]] static void usage() { peer::usage("bench_verbs: see its head"); }
@@ -185,7 +185,7 @@ class End {
     }
   }
   // The end of a peer that sends packets is told by nobody: one that says nothing for so long has gone. The clock is
-  // read only then, and not at all within the host.
+  // read only then, and hardly within the host.
   void sleep() {
     device_.wait_event(sleeps_until_);
     bool anything = false;

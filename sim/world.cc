@@ -78,10 +78,10 @@ std::optional<std::uint8_t> World::first_to_poll() const {
 
 bool World::step() {
   const std::optional<std::uint8_t> poller = first_to_poll();
-  const Moment next = poller ? nodes_[*poller]->next_poll : Moment{};
-  const bool polls = next < queue_.next();
+  const Moment look = poller ? nodes_[*poller]->next_poll : Moment{}, next = queue_.next();
+  const bool polls = poller && look < next;
   if (!polls && queue_.empty()) return false;
-  const Instant at = polls ? next.at : queue_.next().at;
+  const Instant at = polls ? look.at : next.at;
   VERBENA_ASSERT(at >= now_);
   now_ = at;
   polls ? poll(*poller) : happen(queue_.pop());

@@ -127,7 +127,7 @@ bool HostDevice::receive(Look look) {
     for (int i = 0; i < kMost && port_->receive(*this, true); ++i) continue;
     hub_->handle_hang_ups(turn_);
   }
-  return read_rings(look == Look::AsNeeded && !any) || any;
+  return read_rings(any ? Look::Once : look) || any;
 }
 
 // Where packets come and nothing else does, who polls looks a few times before everything else has its turn.
@@ -141,11 +141,13 @@ bool HostDevice::read_port(bool again, bool everywhere) {
   return true;
 }
 
-// Where records come, all the way round takes longer than the next one: who polls looks a few times. And who was woken
-// by one takes that.
-bool HostDevice::read_rings(bool again) {
+// Where records come, all the way round takes longer than the next one: who polls looks a few times. And who sleeps is
+// mostly woken by one that is alone.
+bool HostDevice::read_rings(Look look) {
   const bool expected = nic_.has_few_rings() && turns_ - record_turn_ < kTurnsOfInterest;
-  bool any = expected && ((again && await_record()) || (waiter_drives_ && take_record()));
+  bool any = false;
+  if (expected && look == Look::AsNeeded) rest_waits_ = any = await_record();
+  if (expected && look == Look::ForOne) rest_waits_ = (any = take_record()) && nic_.rings_look_empty();
   if (!rest_waits_) any = nic_.handle_records(turn_) || any;
   if (any) record_turn_ = turns_;
   return any;
@@ -162,22 +164,19 @@ bool HostDevice::await_record() {
   return !(at_once && !took_at_once_) && take_record();
 }
 
-bool HostDevice::take_record() {
-  if (anyone_sleeps() || !nic_.take_short(turn_)) return false;
-  rest_waits_ = true;
-  return true;
-}
+bool HostDevice::take_record() { return !anyone_sleeps() && nic_.take_short(turn_); }
 
 // What is due waits until all that has come by then is heard, in a whole turn: it may be the answer.
 bool HostDevice::drive(When when, Look look) {
   deferred_.store(0, std::memory_order_relaxed);
   long_train_came_ = false;
   bool sent_late = false;
-  if (std::exchange(rest_waits_, false)) {
+  const bool rest = std::exchange(rest_waits_, false);
+  if (rest) {
     nic_.catch_up(turn_);
     sent_late = finish_turn(true, when);
-    if (look == Look::AsNeeded && nic_.next_deadline() <= turn_) look = Look::Once;
   }
+  if ((look == Look::ForOne || (look == Look::AsNeeded && rest)) && nic_.next_deadline() <= turn_) look = Look::Once;
   const bool received = receive(look);
   if (rest_waits_) {
     collect_events();

@@ -133,13 +133,14 @@ class HostDevice final : private DatagramSink {
   void open_descriptors();
   // The rest is the owner's.
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
-  enum class Look { Later, Once, AsNeeded, Everywhere };  // AsNeeded: several times where something is expected
+  // AsNeeded: several times where something is expected. ForOne: a short message that came alone is enough.
+  enum class Look { Later, Once, AsNeeded, ForOne, Everywhere };
   bool drive(When when, Look look);  // behind begin_turn()
   bool finish_turn(bool received, When when);
   bool defer(core::QueuePair& queues, std::size_t requests);
   bool receive(Look look);
   bool read_port(bool again, bool everywhere);
-  bool read_rings(bool again);
+  bool read_rings(Look look);
   bool await_record();
   bool take_record();
   bool transmit(bool found_nothing, When when);

@@ -157,7 +157,8 @@ bool HostDevice::drive_waiting(const Awakening& awakening) {
   begin_turn();
   if (slept) look_after_sleep(awakening);
   waiter_drives_ = true;
-  const bool any = drive(When::Serving, awakening.packets ? Look::Everywhere : Look::Once);
+  const Look look = rest_waits_ ? Look::Once : Look::ForOne;  // one for one: then there are many
+  const bool any = drive(When::Serving, awakening.packets ? Look::Everywhere : look);
   waiter_drives_ = false;
   next_look_ = any ? Look::Later : Look::Once;
   release();
