@@ -155,7 +155,9 @@ Result<void> write_files(const Bench& bench, const Result<void>& outcome) {
     if (auto written = write_file(flags.json, text); !written) return written;
   }
   if (flags.report.empty() || !outcome) return {};
-  return write_file(flags.report, bench_page(flags.settings, bench.surroundings, bench.rows));
+  auto written = write_file(flags.report, bench_page(flags.settings, bench.surroundings, bench.rows));
+  if (written) say(stderr, "plots and numbers are in {}\n", printable(flags.report));
+  return written;
 }
 
 int run_on(Device& device, const BenchFlags& flags) {

@@ -373,7 +373,8 @@ void ConnectionState::on_rejected(const provider::Event& event) {
     return;
   }
   private_data_ = event.private_data;
-  give_up(rejection_error(peer_.to_string(), event.reason, event.private_data));
+  const bool is_ourselves = peer_.host == device_.device().address().to_string();
+  give_up(rejection_error(peer_.to_string(), event.reason, event.private_data, is_ourselves));
 }
 
 // What completed before may say more precisely why the peer has gone, or why the queue pair did not come up, so

@@ -55,13 +55,16 @@ std::string reject_reason_text(int reason) {
   }
 }
 
-Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data) {
+Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data, bool is_ourselves) {
   const std::string what = "connect to " + peer + ": ";
   const auto error = [&](ErrorCode code, const std::string& why) {
     return Error(code, what + why, reason, ErrorDomain::CmReject);
   };
   if (reason == kInvalidServiceId)
-    return error(ErrorCode::ConnectionRefused, "the device is there, but nobody listens on this port");
+    return error(ErrorCode::ConnectionRefused,
+                 is_ourselves ? "nobody listens on this port; the address is that of this program's own device: "
+                                "whoever is to be reached has another"
+                              : "the device is there, but nobody listens on this port");
   if (reason == kNoResources || reason == kNoQueuePair)
     return error(ErrorCode::ResourceExhausted,
                  "the listener has no room for another request; try again later");

@@ -17,7 +17,8 @@ inline constexpr int kRejectStale = 10;
 
 // "no such service", "consumer reject".
 std::string reject_reason_text(int reason);
-// Private data that is text is quoted.
-Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data);
+// Private data that is text is quoted. `is_ourselves`: the device that asked has that address itself.
+Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data,
+                      bool is_ourselves = false);
 
 }  // namespace verbena

@@ -51,6 +51,13 @@ TEST(Connecting, a_port_where_nobody_listens_refuses) {
                "nobody listens on this port");
 }
 
+TEST(Connecting, who_asks_at_its_own_address_is_told_so) {
+  Pair pair;
+  const std::string address = Endpoint{pair.client.address().to_string(), 9}.to_string();
+  expect_error(Connection::connect(pair.engine, address), ErrorCode::ConnectionRefused, address.c_str(),
+               "nobody listens on this port", "this program's own device");
+}
+
 TEST(Connecting, a_rejection_brings_the_words_of_the_application) {
   Pair pair;
   pair.listener->on_request([&] {
