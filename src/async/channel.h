@@ -107,7 +107,9 @@ class Channel final : public OperationQueue, private EventHandler {
   Refusal post(Operation& operation) override;
   Refusal post_send(Operation& operation, std::uint32_t slot);
   Refusal post_receive(Operation& operation, std::uint32_t slot);
-  PostResult post_numbered(std::span<SendRequest> numbered, std::span<const SendRequest> original);
+  template <class Request>
+  PostResult post_own(Slots& slots, std::uint32_t direction, std::span<const Request> requests,
+                      std::vector<Request>& list);
   Result<ScatterGather> atomic_cell(std::uint32_t slot);
   void complete_keep_alive(const Completion& completion);
   void end_keep_alive();

@@ -134,43 +134,54 @@ void Channel::abort(Operation& operation, Operation::Ending ending) {
 
 // ---- Requests of the user's own.
 
-PostResult Channel::post_send(std::span<const SendRequest> requests) {
-  engine_.note_activity();
-  if (requests.size() == 1) {
-    SendRequest one = requests[0];
-    return post_numbered({&one, 1}, requests);
-  }
-  std::vector<SendRequest>& list = engine_.send_list();
-  list.assign(requests.begin(), requests.end());
-  return post_numbered(list, requests);
-}
+namespace {
 
 // All are signaled to the device: a slot is free again when its request is done, whatever follows it.
-PostResult Channel::post_numbered(std::span<SendRequest> numbered, std::span<const SendRequest> original) {
+void signal(SendRequest& request) { request.flags = request.flags | SendFlags::Signaled; }
+void signal(ReceiveRequest&) {}
+bool tells_success(const SendRequest& request) { return has_flag(request.flags, SendFlags::Signaled); }
+bool tells_success(const ReceiveRequest&) { return true; }
+PostResult hand_over(provider::QueuePairOps& to, std::span<const SendRequest> list) { return to.post_send(list); }
+PostResult hand_over(provider::QueuePairOps& to, std::span<const ReceiveRequest> list) { return to.post_receive(list); }
+
+}  // namespace
+
+// As many as there are slots for, under the numbers of those, in one list. What is posted singly needs none.
+template <class Request>
+PostResult Channel::post_own(Slots& slots, std::uint32_t direction, std::span<const Request> requests,
+                             std::vector<Request>& list) {
+  if (requests.empty()) return {};
   if (overran()) return {PostStatus::WrongState, 0};
-  numbered = numbered.first(std::min(numbered.size(), sends_.free()));
-  for (std::size_t i = 0; i < numbered.size(); ++i) {
-    numbered[i].id = id_of(sends_.next(i));
-    numbered[i].flags = numbered[i].flags | SendFlags::Signaled;
+  if (slots.none_free()) return {PostStatus::QueueFull, 0};
+  const std::span<const Request> fitting = requests.first(std::min(requests.size(), slots.free()));
+  const auto number = [&](Request& request, std::size_t ahead) {
+    request.id = id_of(direction | slots.next(ahead));
+    signal(request);
+  };
+  PostResult result;
+  if (fitting.size() == 1) {
+    Request one = fitting[0];
+    number(one, 0);
+    result = hand_over(*ops_, std::span<const Request>(&one, 1));
+  } else {
+    list.assign(fitting.begin(), fitting.end());
+    for (std::size_t i = 0; i < list.size(); ++i) number(list[i], i);
+    result = hand_over(*ops_, std::span<const Request>(list));
   }
-  PostResult result = ops_->post_send(numbered);
-  for (const SendRequest& request : original.first(result.posted))
-    sends_.take(nullptr, request.id, has_flag(request.flags, SendFlags::Signaled));
-  if (result && numbered.size() < original.size()) result.status = PostStatus::QueueFull;
+  for (const Request& request : fitting.first(result.posted))
+    slots.take(nullptr, request.id, tells_success(request));
+  if (result && fitting.size() < requests.size()) result.status = PostStatus::QueueFull;
   return result;
+}
+
+PostResult Channel::post_send(std::span<const SendRequest> requests) {
+  engine_.note_activity();
+  return post_own(sends_, 0, requests, engine_.send_list());
 }
 
 PostResult Channel::post_receive(std::span<const ReceiveRequest> requests) {
   if (options_.pool != nullptr) return {PostStatus::SharedReceives, 0};
-  if (overran()) return {PostStatus::WrongState, 0};
-  std::vector<ReceiveRequest>& list = engine_.receive_list();
-  list.clear();
-  for (const ReceiveRequest& request : requests.first(std::min(requests.size(), receives_.free())))
-    list.push_back({id_of(kReceive | receives_.next(list.size())), request.local});
-  PostResult result = ops_->post_receive(list);
-  for (const ReceiveRequest& request : requests.first(result.posted)) receives_.take(nullptr, request.id);
-  if (result && list.size() < requests.size()) result.status = PostStatus::QueueFull;
-  return result;
+  return post_own(receives_, kReceive, requests, engine_.receive_list());
 }
 
 void Channel::on_completion(std::function<void(const Completion&)> handler) {

@@ -373,7 +373,7 @@ void ConnectionState::on_rejected(const provider::Event& event) {
     return;
   }
   private_data_ = event.private_data;
-  const bool is_ourselves = peer_.host == device_.device().address().to_string();
+  const bool is_ourselves = remote_ == device_.device().address();
   give_up(rejection_error(peer_.to_string(), event.reason, event.private_data, is_ourselves));
 }
 

@@ -63,7 +63,7 @@ Error rejection_error(const std::string& peer, int reason, std::span<const std::
   if (reason == kInvalidServiceId)
     return error(ErrorCode::ConnectionRefused,
                  is_ourselves ? "nobody listens on this port; the address is that of this program's own device: "
-                                "whoever is to be reached has another"
+                                "the server is not running, or has another port or address"
                               : "the device is there, but nobody listens on this port");
   if (reason == kNoResources || reason == kNoQueuePair)
     return error(ErrorCode::ResourceExhausted,

@@ -148,6 +148,8 @@ std::string SenderEnd::explain() const {
 PostResult SenderEnd::post(std::span<const SendRequest> requests) {
   if (!connection_) return {PostStatus::WrongState, 0};
   ++counters_.posts;
+  if (requests.size() == 1) return connection_->post_send(requests);
+  const ProgressEngine::Gathered together(engine_.owner());  // at the end of which it leaves, whatever is under way
   return connection_->post_send(requests);
 }
 

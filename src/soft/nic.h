@@ -185,6 +185,7 @@ class Nic final {
   bool packets_wait() const {
     return lists_[kReady].first != nullptr || lists_[kOwing].first != nullptr || cm_->transmit_waits();
   }
+  bool records_wait() const { return lists_[kLocalReady].first != nullptr; }
   // handle_timeout() is due then. Never: nothing is pending. Includes owed acknowledgements.
   Instant next_deadline() const;
   // The same, without those that were met meanwhile.

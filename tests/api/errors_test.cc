@@ -56,6 +56,11 @@ TEST(Connecting, who_asks_at_its_own_address_is_told_so) {
   const std::string address = Endpoint{pair.client.address().to_string(), 9}.to_string();
   expect_error(Connection::connect(pair.engine, address), ErrorCode::ConnectionRefused, address.c_str(),
                "nobody listens on this port", "this program's own device");
+  OpenOptions open;
+  open.device = "127.0.0.1";
+  Device first = must(Device::open(open));
+  ProgressEngine engine = must(ProgressEngine::create(first));
+  expect_error(Connection::connect(engine, "localhost:9"), ErrorCode::ConnectionRefused, "this program's own device");
 }
 
 TEST(Connecting, a_rejection_brings_the_words_of_the_application) {

@@ -175,7 +175,7 @@ class Connection {
   // ---- Verbs, for programs that count requests themselves. Completions go to the handler, from the engine; it may
   // destroy the connection. Operations and posts share the queues: posting is QueueFull when as many are in flight as
   // queues() allows. A request counts until the engine dispatched its completion; one that is not signaled, and
-  // succeeds, does so in silence. A list is posted at once: in as few trains as it fits, by one doorbell.
+  // succeeds, does so in silence. A list is posted as one: in as few trains as it fits, by one doorbell.
   PostResult post_send(std::span<const SendRequest> requests);
   PostResult post_receive(std::span<const ReceiveRequest> requests);
   // Asks the peer for a sign of life soon, not when ConnectionOptions::keep_alive has passed, unless something

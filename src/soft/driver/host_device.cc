@@ -32,7 +32,7 @@ constexpr int kLooksAtRings = fault_guard::kCopiesWords ? 16 : kLooksPerTurn;  /
 // Who found so many batches at the port without a sleep between will hardly sleep.
 constexpr unsigned kFindsUntilUnwatched = 64;
 // Of posts that are gathered: a train is the better the longer it is, but records are read while others are written.
-constexpr int kMostGatheredRecords = 32;
+constexpr std::size_t kMostGatheredRecords = 32;
 // Of posts that are deferred to the next poll: behind so many requests, and so many; or a quarter of what is under way
 // where that is more, as long as a train holds them.
 constexpr std::uint32_t kManyInFlight = 8;
@@ -177,6 +177,7 @@ bool HostDevice::drive(When when, Look look) {
     sent_late = finish_turn(true, when);
   }
   if ((look == Look::ForOne || (look == Look::AsNeeded && rest)) && nic_.next_deadline() <= turn_) look = Look::Once;
+  if (look == Look::ForOne && (nic_.packets_wait() || nic_.records_wait())) look = Look::Once;
   const bool received = receive(look);
   if (rest_waits_) {
     collect_events();
@@ -357,7 +358,7 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   const std::thread::id gatherer = gatherer_.load(std::memory_order_relaxed);
   if (gatherer != std::thread::id{} && gatherer == std::this_thread::get_id()) {
     nic_.ring_doorbell(queues);
-    if (!Nic::is_on_rings(queues) || ++gathered_records_ < kMostGatheredRecords) return;
+    if (!Nic::is_on_rings(queues) || (gathered_records_ += requests) < kMostGatheredRecords) return;
     gathered_records_ = 0;
     drive_while_rung();
     return;

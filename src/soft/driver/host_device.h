@@ -223,7 +223,7 @@ class HostDevice final : private DatagramSink {
   OwnerLock owner_{single_threaded_ ? OwnerLock::Takers::OneThread : OwnerLock::Takers::AnyThread};
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's
-  int gathered_records_ = 0;                 // likewise
+  std::size_t gathered_records_ = 0;         // likewise
   std::atomic<std::uint32_t> deferred_{0};    // requests that only rang, about
   std::atomic<int> waiters_{0};  // commands that want the device: pollers step aside
   std::atomic<std::int64_t> lease_until_{0};
