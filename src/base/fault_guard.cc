@@ -10,7 +10,7 @@
 #include <mutex>
 
 #ifdef VERBENA_GUARDED_PLACES
-// What copy_word() put into the table. Distances, each from the place where it stands.
+// What the table has. Distances, each from the place where it stands.
 struct GuardedPlace {
   std::int32_t begin, end, way_out;
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -39,20 +40,35 @@ template <class F>
                      const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-// copy_word() is for where it costs no more than the copy: a table names its instructions, by which its faults are
-// known.
+// Single words are for where it costs no more than the access: a table names the instructions, by which their faults
+// are known.
 #ifdef VERBENA_GUARDED_PLACES
 inline constexpr bool kCopiesWords = true;
-#else
-inline constexpr bool kCopiesWords = false;
-#endif
 
-// Copies 8 bytes; where kCopiesWords, by one access each if they are aligned, and as a release. False: as run().
-[[nodiscard]] inline bool copy_word(std::byte* to, const std::byte* from) {
-#ifdef VERBENA_GUARDED_PLACES
+// 8 bytes; if they are aligned by one access, an acquire or a release. False: as run(). See shared_word.h.
+[[nodiscard]] inline bool load_word(const std::byte* from, std::uint64_t& value) {
+  std::uint64_t loaded;
   asm goto(
-      "1: movq (%1), %%rax\n"
-      "movq %%rax, (%0)\n"
+      "1: movq (%1), %0\n"
+      "2:\n"
+      ".pushsection verbena_guarded, \"aR?\"\n"
+      ".balign 4\n"
+      ".long 1b - .\n"
+      ".long 2b - .\n"
+      ".long %l[gone] - .\n"
+      ".popsection\n"
+      : "=r"(loaded)
+      : "r"(from)
+      : "memory"
+      : gone);
+  value = loaded;
+  return true;
+gone:
+  return false;
+}
+[[nodiscard]] inline bool store_word(std::byte* to, std::uint64_t value) {
+  asm goto(
+      "1: movq %1, (%0)\n"
       "2:\n"
       ".pushsection verbena_guarded, \"aR?\"\n"
       ".balign 4\n"
@@ -61,12 +77,22 @@ inline constexpr bool kCopiesWords = false;
       ".long %l[gone] - .\n"
       ".popsection\n"
       :
-      : "r"(to), "r"(from)
-      : "rax", "memory"
+      : "r"(to), "r"(value)
+      : "memory"
       : gone);
   return true;
 gone:
   return false;
+}
+#else
+inline constexpr bool kCopiesWords = false;
+#endif
+
+// Copies 8 bytes; where kCopiesWords, by one access each if they are aligned, and as a release. False: as run().
+[[nodiscard]] inline bool copy_word(std::byte* to, const std::byte* from) {
+#ifdef VERBENA_GUARDED_PLACES
+  std::uint64_t word = 0;
+  return load_word(from, word) && store_word(to, word);
 #else
   return run([=] { std::memcpy(to, from, 8); });
 #endif

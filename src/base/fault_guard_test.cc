@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/shared_word.h"
+
 namespace verbena {
 namespace {
 
@@ -74,7 +76,15 @@ TEST(FaultGuard, a_word_is_copied_or_told_inside_a_guard_as_outside) {
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(fault_guard::copy_word(gone, from));
     EXPECT_FALSE(fault_guard::copy_word(to, gone));
+    std::uint64_t value = 1;
+    EXPECT_FALSE(try_load_shared(gone, value));
+    EXPECT_FALSE(try_store_shared(gone, value));
   }
+  alignas(8) std::byte shared[8] = {};
+  std::uint64_t loaded = 0;
+  EXPECT_TRUE(try_store_shared(shared, 0x0123456789abcdef));
+  EXPECT_TRUE(try_load_shared(shared, loaded));
+  EXPECT_EQ(loaded, 0x0123456789abcdefu);
   EXPECT_EQ(to[7], std::byte{0});
   bool told = false, went_on = false;
   EXPECT_TRUE(fault_guard::run([&] {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fault_guard.h"
 #include "base/sanitizer.h"
 
 #ifdef VERBENA_THREAD_SANITIZER
@@ -39,6 +40,22 @@ inline std::uint64_t load_shared(const std::byte* at) {
 inline void store_shared(std::byte* at, std::uint64_t value) {
   shared_order::release();
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
+}
+
+// The same of a word that may not be there: false.
+[[nodiscard]] inline bool try_load_shared(const std::byte* at, std::uint64_t& value) {
+#ifdef VERBENA_GUARDED_PLACES
+  return fault_guard::load_word(at, value);
+#else
+  return fault_guard::run([&] { value = load_shared(at); });
+#endif
+}
+[[nodiscard]] inline bool try_store_shared(std::byte* at, std::uint64_t value) {
+#ifdef VERBENA_GUARDED_PLACES
+  return fault_guard::store_word(at, value);
+#else
+  return fault_guard::run([=] { store_shared(at, value); });
+#endif
 }
 
 }  // namespace verbena

@@ -146,11 +146,16 @@ bool dma_write_past_cache(std::byte* to, std::span<const Piece> from) {
   return whole;
 }
 
-void dma_write_unguarded(std::byte* to, std::span<const std::byte> from, bool publish) { store(to, from, publish); }
-
+// Few whole words go one by one, each of them guarded by the table: no context is saved, and what was just written word
+// by word, as a frame is, is read as it was written.
 bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
-  if (fault_guard::kCopiesWords && from.size() == kWordBytes && is_aligned8(to))
-    return fault_guard::copy_word(to, from.data());
+  constexpr std::size_t kMostByWords = 128;
+  const std::size_t n = from.size();
+  if (fault_guard::kCopiesWords && n <= kMostByWords && n % kWordBytes == 0 && is_aligned8(to)) {
+    bool whole = true;
+    for (std::size_t i = 0; i < n && whole; i += kWordBytes) whole = fault_guard::copy_word(to + i, from.data() + i);
+    return whole;
+  }
   return from.empty() || fault_guard::run([=] { store(to, from, publish); });
 }
 

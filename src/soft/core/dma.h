@@ -32,8 +32,6 @@ struct Piece {
 // Of a message so long that it would not stay in the cache, all but the end: past it, which is quicker, as no line is
 // read before it is overwritten. In no order, but before whatever is stored after.
 [[nodiscard]] bool dma_write_past_cache(std::byte* to, std::span<const Piece> from);
-// Like dma_write(), for who is under a fault guard. One byte at least.
-void dma_write_unguarded(std::byte* to, std::span<const std::byte> from, bool publish);
 
 // Application memory into a private copy; the memory may be changing meanwhile.
 [[nodiscard]] bool dma_read(std::byte* to, std::span<const std::byte> from);

@@ -22,10 +22,10 @@ std::vector<std::byte> pattern(std::size_t n, unsigned seed) {
 }
 
 TEST(Dma, writes_exactly_the_range_at_every_alignment_and_length) {
-  alignas(8) std::array<std::byte, 64> memory;
+  alignas(8) std::array<std::byte, 192> memory;
   for (const bool publish : {false, true})
     for (std::size_t offset = 8; offset < 24; ++offset)
-      for (std::size_t n = 0; n <= 32; ++n) {
+      for (std::size_t n = 0; n <= 144; ++n) {
         memory.fill(std::byte{0xee});
         const auto bytes = pattern(n, 1);
         EXPECT_TRUE(dma_write(memory.data() + offset, bytes, publish));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // WRITEs and READs in memory that the peer granted: the same rules, and what only this way can go wrong.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <tuple>
 
+#include "base/fault_guard.h"
 #include "soft/local/test_pair.h"
 #include "soft/local/transport.h"
 
@@ -198,6 +200,25 @@ TEST(LocalDirect, o4_messages_of_pieces_of_every_size_arrive_whole) {
             << first << " " << second << " " << third;
         ASSERT_TRUE(pair.b.holds(0, Bytes(72 - length)) && pair.b.holds(72, Bytes(8)));
       }
+}
+
+TEST(LocalDirect, a_claim_in_memory_that_was_taken_away_is_none) {
+  fault_guard::install();
+  void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto* const bytes = static_cast<std::byte*>(page);
+  const GrantMemory memory(bytes, bytes + kGrantTableBytes);
+  Granter granter(memory);
+  Claimer claimer(memory);
+  const auto slot = granter.try_grant(RKey{7});
+  ASSERT_TRUE(slot);
+  EXPECT_TRUE(claimer.claim(*slot, RKey{7}));
+  EXPECT_TRUE(granter.is_claimed(*slot));
+  EXPECT_TRUE(claimer.release(*slot, RKey{7}));
+  EXPECT_TRUE(claimer.claim(*slot, RKey{7}));
+  ::munmap(page, 4096);
+  EXPECT_FALSE(claimer.release(*slot, RKey{7}));
+  EXPECT_FALSE(claimer.claim(*slot, RKey{7}));
 }
 
 // A WRITE that is not posted, of the first bytes of a's memory, to `remote` in b's.

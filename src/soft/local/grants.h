@@ -41,10 +41,11 @@ class GrantMemory {
 
   std::uint64_t load_changes() const { return load_shared(table_); }
   void store_changes(std::uint64_t value) { store_shared(table_, value); }
-  std::uint64_t load_grant(std::uint32_t slot) const { return load_shared(place_of(slot)); }
   void store_grant(std::uint32_t slot, std::uint64_t key) { store_shared(place_of(slot), key); }
   std::uint64_t load_claim() const { return load_shared(claim_); }
-  void store_claim(std::uint64_t value) { store_shared(claim_, value); }
+  // The other side may take these away: false.
+  bool try_load_grant(std::uint32_t slot, std::uint64_t& grant) const { return try_load_shared(place_of(slot), grant); }
+  bool try_store_claim(std::uint64_t value) { return try_store_shared(claim_, value); }
   void fence() { full_fence(); }
   void light_fence() { verbena::light_fence(); }
   void heavy_fence() { verbena::heavy_fence(); }
@@ -117,20 +118,21 @@ class BasicClaimer {
   explicit BasicClaimer(Memory memory) : memory_(memory), reached_(Memory::has_heavy_fences()) {}
 
   // False: there is no such grant, and nothing may be copied.
-  bool claim(std::uint32_t slot, RKey rkey) {
-    light_ = reached_ && (memory_.load_grant(slot) & kHeavy) != 0;
-    memory_.store_claim(std::uint64_t{1} + slot);
+  [[gnu::always_inline]] bool claim(std::uint32_t slot, RKey rkey) {
+    std::uint64_t grant = 0;
+    light_ = reached_ && memory_.try_load_grant(slot, grant) && (grant & kHeavy) != 0;
+    if (!memory_.try_store_claim(std::uint64_t{1} + slot)) return false;
     fence();
     if (stands(slot, rkey)) return true;
-    memory_.store_claim(0);
+    static_cast<void>(memory_.try_store_claim(0));
     return false;
   }
   // False: the owner waits no longer. True: it has what was copied.
-  bool release(std::uint32_t slot, RKey rkey) {
+  [[gnu::always_inline]] bool release(std::uint32_t slot, RKey rkey) {
     fence();
-    const bool stands = (memory_.load_grant(slot) & ~(kEnding | kHeavy)) == rkey.value();
-    memory_.store_claim(0);
-    return stands;
+    std::uint64_t grant = 0;
+    const bool there = memory_.try_load_grant(slot, grant);
+    return memory_.try_store_claim(0) && there && (grant & ~(kEnding | kHeavy)) == rkey.value();
   }
   // Whether the peer has taken back something since this was last asked.
   bool must_look() {
@@ -144,7 +146,10 @@ class BasicClaimer {
     memory_.fence();
     return stands(slot, rkey);
   }
-  bool stands(std::uint32_t slot, RKey rkey) const { return (memory_.load_grant(slot) & ~kHeavy) == rkey.value(); }
+  bool stands(std::uint32_t slot, RKey rkey) const {
+    std::uint64_t grant = 0;
+    return memory_.try_load_grant(slot, grant) && (grant & ~kHeavy) == rkey.value();
+  }
 
  private:
   void fence() { light_ ? memory_.light_fence() : memory_.fence(); }

@@ -112,10 +112,16 @@ Script* current = nullptr;
 struct ModelMemory {
   std::uint64_t load_changes() const { return current->load(kChanges); }
   void store_changes(std::uint64_t value) { current->store(kChanges, value); }
-  std::uint64_t load_grant(std::uint32_t) const { return current->load(kGrant); }
+  bool try_load_grant(std::uint32_t, std::uint64_t& grant) const {
+    grant = current->load(kGrant);
+    return true;
+  }
   void store_grant(std::uint32_t, std::uint64_t key) { current->store(kGrant, key); }
   std::uint64_t load_claim() const { return current->load(kClaim); }
-  void store_claim(std::uint64_t value) { current->store(kClaim, value); }
+  bool try_store_claim(std::uint64_t value) {
+    current->store(kClaim, value);
+    return true;
+  }
   void fence() { current->fence(); }
   void light_fence() {}
   void heavy_fence() { current->heavy_fence(); }

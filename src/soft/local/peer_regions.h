@@ -66,10 +66,8 @@ class PeerRegions {
   const PeerRegion* find(RKey rkey, RegionSource& source) {
     if (entries_[last_].region.rkey != rkey && !look_up(rkey)) return nullptr;
     Entry& entry = entries_[last_];
-    if (entry.state == State::Open) return &entry.region;
-    if (entry.state == State::Asked || --entry.left != 0) return nullptr;
-    entry.state = State::Asked;
-    source.ask(rkey);
+    if (entry.state == State::Open) [[likely]] return &entry.region;
+    note_use(entry, source);
     return nullptr;
   }
   // Likewise, of a payload that the peer named; `first`: in a message it had not been named in.
@@ -151,8 +149,13 @@ class PeerRegions {
     }
     return false;
   }
+  static void note_use(Entry& entry, RegionSource& source) {
+    if (entry.state == State::Asked || --entry.left != 0) return;
+    entry.state = State::Asked;
+    source.ask(entry.region.rkey);
+  }
   // False: it was not known, and is from now on if there is room.
-  bool look_up(RKey rkey) {
+  [[gnu::noinline]] bool look_up(RKey rkey) {
     if (is_known(rkey)) return true;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       Entry& entry = entries_[next_];

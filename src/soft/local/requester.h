@@ -32,11 +32,9 @@ class Requester {
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
   // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
-  // this process's own, whatever the keys. False: it is to be posted; a part of it may be done. When it faults while
-  // `copying` is a region, lose_copy() of that is due; otherwise the ring itself is lost.
-  bool do_now(const ShortWrite& write, const PeerRegion*& copying);
-  bool do_now(const ShortRead& read, const PeerRegion*& copying);
-  void lose_copy(const PeerRegion& region);
+  // this process's own, whatever the keys. False: it is to be posted; a part of it may be done.
+  bool do_now(const ShortWrite& write);
+  bool do_now(const ShortRead& read);
 
  private:
   struct Cut;  // one record's place in its message
@@ -58,7 +56,7 @@ class Requester {
   Way way_of(const core::SendWqe& wqe);
   std::uint32_t copy_directly(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t limit);
   template <class Short, class Copy>
-  bool copy_now(SendOpcode opcode, const Short& request, const PeerRegion*& copying, Copy copy);
+  bool copy_now(SendOpcode opcode, const Short& request, Copy copy);
   bool update_word(const core::SendWqe& wqe, const PeerRegion& region);
   bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
   static bool load(const core::PieceList& pieces, const std::byte* there, bool past_cache);

@@ -36,7 +36,8 @@ bool is_word(const PeerRegion& region, std::uint64_t address) {
 }  // namespace
 
 // The region with that key, when those bytes of it are reached directly.
-const PeerRegion* Requester::granted(RKey rkey, std::uint64_t address, std::uint64_t bytes, Access wanted) {
+[[gnu::always_inline]] inline const PeerRegion* Requester::granted(RKey rkey, std::uint64_t address,
+                                                                   std::uint64_t bytes, Access wanted) {
   const PeerRegion* const region = bytes != 0 ? link_.granted(rkey) : nullptr;
   const bool reached = region != nullptr && region->covers(address, bytes) && includes(region->access, wanted) &&
                        (region->base != nullptr || wanted == Access::RemoteRead);
@@ -125,7 +126,7 @@ bool Requester::update_word(const SendWqe& wqe, const PeerRegion& region) {
 }
 
 template <class Short, class Copy>
-bool Requester::copy_now(SendOpcode opcode, const Short& request, const PeerRegion*& copying, Copy copy) {
+bool Requester::copy_now(SendOpcode opcode, const Short& request, Copy copy) {
   const core::SendQueue& queue = link_.qp.send_queue();
   const std::size_t bytes = request.bytes.size();
   if (bytes > kMostBytesNow || queue.retired() != queue.posted()) return false;  // O-1
@@ -133,31 +134,22 @@ bool Requester::copy_now(SendOpcode opcode, const Short& request, const PeerRegi
   if (region == nullptr || region->base == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
   if (!claimer.claim(region->slot, region->rkey)) return lose(*region);
-  copying = region;
-  light_fence();  // a fault finds it said
-  copy(region->base + (request.remote_address - region->iova));
-  light_fence();
-  copying = nullptr;
-  if (!claimer.release(region->slot, region->rkey)) return lose(*region);
+  const bool copied = copy(region->base + (request.remote_address - region->iova));
+  if (!claimer.release(region->slot, region->rkey) || !copied) return lose(*region);
   count_direct(opcode, static_cast<std::uint32_t>(bytes));
   return true;
 }
 
-bool Requester::do_now(const ShortWrite& write, const PeerRegion*& copying) {
-  return copy_now(SendOpcode::RdmaWrite, write, copying,
-                  [&](std::byte* there) { core::dma_write_unguarded(there, write.bytes, true); });
+bool Requester::do_now(const ShortWrite& write) {
+  return copy_now(SendOpcode::RdmaWrite, write,
+                  [&](std::byte* there) { return core::dma_write(there, write.bytes, true); });
 }
 
-bool Requester::do_now(const ShortRead& read, const PeerRegion*& copying) {
+bool Requester::do_now(const ShortRead& read) {
   if (link_.qp.attributes().max_rd_atomic == 0) return false;
-  return copy_now(SendOpcode::RdmaRead, read, copying, [&](const std::byte* there) {
-    core::dma_write_unguarded(read.bytes.data(), {there, read.bytes.size()}, false);
+  return copy_now(SendOpcode::RdmaRead, read, [&](const std::byte* there) {
+    return core::dma_write(read.bytes.data(), std::span{there, read.bytes.size()}, false);
   });
-}
-
-void Requester::lose_copy(const PeerRegion& region) {
-  link_.channel->claimer->release(region.slot, region.rkey);
-  lose(region);
 }
 
 void Requester::look_for_revocations() {
@@ -211,7 +203,7 @@ void Requester::advance_directly(const SendWqe& wqe, std::uint32_t bytes) {
   link_.qp.complete_oldest_send(CompletionStatus::Success, wqe.is_read_or_atomic() ? wqe.length : 0);
 }
 
-void Requester::count_direct(SendOpcode opcode, std::uint32_t bytes) {
+inline void Requester::count_direct(SendOpcode opcode, std::uint32_t bytes) {
   link_.counters.count_sent(opcode, bytes);
   ++link_.counters.direct_requests;
   link_.counters.direct_bytes += bytes;

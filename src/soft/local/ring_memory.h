@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "base/assert.h"
-#include "base/fault_guard.h"
 #include "base/shared_word.h"
 
 namespace verbena::local {
@@ -39,31 +38,16 @@ class RingMemory {
   void store_head(std::uint64_t value) { store_shared(base_, value); }
   std::uint64_t load_header(std::uint32_t offset) const { return load_shared(data() + offset); }
   // The same of any word, which may not be there: false.
-  bool try_load(std::uint32_t offset, std::uint64_t& value) const {
-    if constexpr (fault_guard::kCopiesWords)
-      return fault_guard::copy_word(reinterpret_cast<std::byte*>(&value), data() + offset);
-    else
-      return fault_guard::run([&] { value = load_header(offset); });
-  }
+  bool try_load(std::uint32_t offset, std::uint64_t& value) const { return try_load_shared(data() + offset, value); }
   // It is loaded soon: the line comes while something else is done.
   void expect(std::uint32_t offset) const { __builtin_prefetch(data() + offset); }
   void publish_header(std::uint32_t offset, std::uint64_t value) { store_shared(data() + offset, value); }
   void store_header(std::uint32_t offset, std::uint64_t value) {
     word(data() + offset).store(value, std::memory_order_relaxed);
   }
-  bool try_store_head(std::uint64_t value) {
-    if constexpr (fault_guard::kCopiesWords)
-      return fault_guard::copy_word(base_, reinterpret_cast<const std::byte*>(&value));
-    else
-      return fault_guard::run([&] { store_head(value); });
-  }
+  bool try_store_head(std::uint64_t value) { return try_store_shared(base_, value); }
   // The same as a release, likewise of a word that may not be there.
-  bool try_store(std::uint32_t offset, std::uint64_t value) {
-    if constexpr (fault_guard::kCopiesWords)
-      return fault_guard::copy_word(data() + offset, reinterpret_cast<const std::byte*>(&value));
-    else
-      return fault_guard::run([&] { publish_header(offset, value); });
-  }
+  bool try_store(std::uint32_t offset, std::uint64_t value) { return try_store_shared(data() + offset, value); }
   bool operator==(const RingMemory&) const = default;
 
  private:

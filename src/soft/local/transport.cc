@@ -357,12 +357,8 @@ void Transport::follow_short(Instant now) {
 
 template <class Short>
 bool Transport::do_now(const Short& request) {
-  if (link_.qp.state() != QueuePairState::Rts || !reads() || peer_ended_) return false;
-  bool done = false;
-  const PeerRegion* copying = nullptr;
-  if (fault_guard::run([&] { done = requester_.do_now(request, copying); })) return done;
-  if (copying == nullptr || !fault_guard::run([&] { requester_.lose_copy(*copying); })) break_off();
-  return false;
+  const bool ready = attached() && !broken_ && !link_.peer_gone && !peer_ended_;
+  return ready && link_.qp.state() == QueuePairState::Rts && requester_.do_now(request);
 }
 template bool Transport::do_now(const ShortWrite& request);
 template bool Transport::do_now(const ShortRead& request);
