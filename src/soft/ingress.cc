@@ -167,18 +167,20 @@ Nic::Qp* Nic::handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet
     drop(reason);
     return nullptr;
   };
-  if (const DropReason reason = wire::parse(datagram, packet); reason != DropReason::None) return refuse(reason);
+  if (const DropReason reason = wire::parse(datagram, packet); reason != DropReason::None) [[unlikely]]
+    return refuse(reason);
   const Qpn destination = packet.bth.destination;
   const bool management = destination == kGsiQpn;
   Qp* const qp = management                                           ? nullptr
                  : likely != nullptr && likely->qpn() == destination ? likely
                                                                       : find(destination);
-  if (!management && qp == nullptr) return refuse(DropReason::BadQpn);  // no answer to an unknown number
+  if (!management && qp == nullptr) [[unlikely]]
+    return refuse(DropReason::BadQpn);  // no answer to an unknown number
   const DropReason reason = management ? admit_management(packet) : admit(*qp, path, packet);
-  if (reason != DropReason::None) return refuse(reason);
+  if (reason != DropReason::None) [[unlikely]] return refuse(reason);
 
   arrival.icrc.set_path(path);
-  if (!passes_icrc(arrival)) return refuse(DropReason::BadIcrc);
+  if (!passes_icrc(arrival)) [[unlikely]] return refuse(DropReason::BadIcrc);
   if (!management && qp->path != verbena::local::Path::Roce) [[unlikely]] {
     if (qp->path == verbena::local::Path::Local) return refuse(DropReason::WrongPath);
     paths_->handle_packet(now, qp->qpn());
@@ -187,7 +189,7 @@ Nic::Qp* Nic::handle_one(Instant now, Arrival& arrival, Qp* likely, wire::Packet
   ++counters_.rcvd_pkts;
   counters_.rcvd_bytes += datagram.size();
 
-  if (!management) {
+  if (!management) [[likely]] {
     qp->transport.handle_packet(now, packet);
     return qp;
   }

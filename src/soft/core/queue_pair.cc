@@ -107,7 +107,7 @@ void QueuePair::apply(const QueuePairAttributes& v, AttributeMask mask) {
 
 void QueuePair::follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed) {
   switch (pushed) {
-    case CompletionQueue::Pushed::Stored:
+    [[likely]] case CompletionQueue::Pushed::Stored:
     case CompletionQueue::Pushed::Lost:
       return;
     case CompletionQueue::Pushed::Notify:

@@ -105,13 +105,13 @@ void HostDevice::on_datagrams(const wire::Path& path, std::optional<std::uint16_
                               std::span<const std::byte> bytes, std::size_t segment_bytes) {
   long_train_came_ = long_train_came_ || bytes.size() >= kLongTrainBytes;
   nic_.handle_datagrams(turn_, path, identification, bytes, segment_bytes);
-  if (capture_) capture_->received(turn_, path, identification, bytes, segment_bytes);
+  if (capture_) [[unlikely]] capture_->received(turn_, path, identification, bytes, segment_bytes);
 }
 
 // Rings each time. The network, asks and hang-ups each time when any of that is to be expected.
 bool HostDevice::receive(Look look) {
-  if (inherited_) return false;
-  if (look == Look::Later) return true;
+  if (inherited_) [[unlikely]] return false;
+  if (look == Look::Later) [[unlikely]] return true;
   ++turns_;
   const Duration between = nic_.has_quiet_rings() ? kBetweenLooksForQuiet : kBetweenLooks;
   const bool all = look == Look::Everywhere || turn_ - looked_at_ >= between;
@@ -227,16 +227,16 @@ bool HostDevice::transmit(bool found_nothing, When when) {
 }
 
 void HostDevice::send_batch(std::size_t count) {
-  if (inherited_) return;
+  if (inherited_) [[unlikely]] return;
   batch_.clear();
   for (std::size_t i = 0; i < count; ++i) {
     batch_.push_back(trains_[i].get());
-    if (capture_) capture_->sent(turn_, *trains_[i]);
+    if (capture_) [[unlikely]] capture_->sent(turn_, *trains_[i]);
   }
   port_->send(batch_);
   // The port may have learned that the network takes no segments: identifications must be what leaves.
   const std::uint32_t most = port_->limits().max_datagrams;
-  if (most == train_datagrams_) return;
+  if (most == train_datagrams_) [[likely]] return;
   train_datagrams_ = most;
   for (const auto& train : trains_) train->limit_datagrams(most);
 }

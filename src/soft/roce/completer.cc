@@ -47,9 +47,9 @@ void Completer::handle(Instant now, const wire::Packet& packet) {
     case wire::Operation::AtomicAcknowledge:
       handle_atomic_response(now, packet);
       break;
-    case wire::Operation::Acknowledge:
+    [[likely]] case wire::Operation::Acknowledge:
       switch (wire::aeth_kind(packet.aeth)) {
-        case wire::AethKind::Ack:
+        [[likely]] case wire::AethKind::Ack:
           handle_acknowledge(now, packet);
           break;
         case wire::AethKind::RnrNak:
@@ -164,7 +164,7 @@ void Completer::fail_oldest(CompletionStatus status) {
 }
 
 void Completer::settle() {
-  if (!state_.failed || state_.failed_index != link_.qp.send_queue().retired()) return;
+  if (!state_.failed || state_.failed_index != link_.qp.send_queue().retired()) [[likely]] return;
   if (link_.qp.state() == QueuePairState::Error) return;
   state_.failed = false;
   fail_oldest(state_.failed_status);
@@ -172,14 +172,14 @@ void Completer::settle() {
 
 void Completer::handle_acknowledge(Instant now, const wire::Packet& packet) {
   const Psn psn = packet.bth.psn;
-  if (!is_outstanding(psn)) {
+  if (!is_outstanding(psn)) [[unlikely]] {
     if (!psn.is_before(state_.unacked)) ++link_.counters.ghost_acks;  // Q-012; behind us: Q-011
     if (!planted(PlantedBug::GhostAckAccepted) || psn.is_before(state_.unacked) || !state_.anything_sent())
       return;
     acknowledge_before(now, state_.highest);
     return;
   }
-  if (acknowledge_before(now, psn + 1)) return;
+  if (acknowledge_before(now, psn + 1)) [[likely]] return;
   // the answer to a READ or atomic was lost. Its retransmission is asked for once per round.
   ++link_.counters.implied_nak_seq_err;
   go_back_for_nak();

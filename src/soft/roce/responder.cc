@@ -32,7 +32,7 @@ void Responder::start() {
 void Responder::handle(Instant now, const wire::Packet& packet) {
   const Verdict verdict = check(packet);
   switch (verdict) {
-    case Verdict::Continue:
+    [[likely]] case Verdict::Continue:
       nak_said_ = rnr_said_ = false;
       return execute(now, packet);
     case Verdict::Duplicate:
@@ -57,14 +57,14 @@ std::uint32_t Responder::consumed_psns(const wire::Packet& packet) const {
 void Responder::execute(Instant now, const wire::Packet& packet) {
   const wire::OpcodeInfo& info = packet.info();
   const Psn psn = packet.bth.psn;
-  if (!touch_memory(packet)) return refuse(packet, Verdict::MemoryFault);
+  if (!touch_memory(packet)) [[unlikely]] return refuse(packet, Verdict::MemoryFault);
   expected_ = psn + consumed_psns(packet);
   if (planted(PlantedBug::MsnCountsPackets) ? true : info.last) msn_ = (msn_ + 1) & Psn::kMask;
   switch (info.operation) {
-    case Operation::Send:
+    [[likely]] case Operation::Send:
       execute_send(packet);
       break;
-    case Operation::Write:
+    [[likely]] case Operation::Write:
       execute_write(packet);
       break;
     case Operation::ReadRequest:

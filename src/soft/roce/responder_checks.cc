@@ -12,17 +12,17 @@ using core::PlantedBug;
 using wire::Operation;
 
 Responder::Verdict Responder::check(const wire::Packet& packet) {
-  if (const Verdict verdict = check_sequence(packet); verdict != Verdict::Continue) return verdict;
-  if (const Verdict verdict = check_opcode_order(packet); verdict != Verdict::Continue) return verdict;
-  if (const Verdict verdict = check_allowed(packet); verdict != Verdict::Continue) return verdict;
-  if (const Verdict verdict = check_resources(packet); verdict != Verdict::Continue) return verdict;
-  if (const Verdict verdict = check_length(packet); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_sequence(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  if (const Verdict verdict = check_opcode_order(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  if (const Verdict verdict = check_allowed(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  if (const Verdict verdict = check_resources(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  if (const Verdict verdict = check_length(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
   return check_memory(packet);
 }
 
 Responder::Verdict Responder::check_sequence(const wire::Packet& packet) const {
   const std::int32_t ahead = Psn::distance(packet.bth.psn, expected_);
-  if (ahead == 0) return Verdict::Continue;
+  if (ahead == 0) [[likely]] return Verdict::Continue;
   if (ahead < 0) return planted(PlantedBug::SkipReplayCheck) ? Verdict::Continue : Verdict::Duplicate;
   if (planted(PlantedBug::AcceptGap) && ahead == 1) return Verdict::Continue;
   return Verdict::OutOfSequence;
@@ -75,9 +75,9 @@ Responder::Verdict Responder::check_resources(const wire::Packet& packet) {
 
 // Unless one was taken before.
 bool Responder::take_receive() {
-  if (link_.qp.open_receive.open) return true;
+  if (link_.qp.open_receive.open) [[unlikely]] return true;
   if (!link_.qp.take_receive(receive_, receive_sges_)) return false;
-  if (rnr_stole_receive_) {
+  if (rnr_stole_receive_) [[unlikely]] {
     rnr_stole_receive_ = false;
     if (!link_.qp.take_receive(receive_, receive_sges_)) return false;
   }

@@ -24,7 +24,7 @@ struct Cursor {
 
 // The caller has checked that info.header_bytes are there.
 void parse_extended(const OpcodeInfo& info, Cursor<const std::byte> from, Packet& out) {
-  if (info.headers == kNoHeader) return;
+  if (info.headers == kNoHeader) [[likely]] return;
   if (info.has(kDeth)) out.deth = parse_deth(from.take(kDethBytes));
   if (info.has(kXrceth)) out.xrceth = load_be32(from.take(kXrcethBytes));
   if (info.has(kFeth)) out.feth = parse_feth(from.take(kFethBytes));
@@ -37,7 +37,7 @@ void parse_extended(const OpcodeInfo& info, Cursor<const std::byte> from, Packet
 }
 
 std::byte* emit_extended(const OpcodeInfo& info, const Packet& packet, Cursor<std::byte> to) {
-  if (info.header_bytes == kBthBytes) return to.at;
+  if (info.header_bytes == kBthBytes) [[likely]] return to.at;
   if (info.has(kDeth)) emit(packet.deth, to.take(kDethBytes));
   if (info.has(kXrceth)) store_be32(to.take(kXrcethBytes), packet.xrceth);
   if (info.has(kFeth)) emit(packet.feth, to.take(kFethBytes));
@@ -59,7 +59,7 @@ bool length_obeys(PayloadRule rule, std::size_t bytes, std::size_t path_mtu) {
       return bytes == path_mtu;
     case PayloadRule::NonEmpty:
       return bytes != 0 && bytes <= path_mtu;
-    case PayloadRule::Any:
+    [[likely]] case PayloadRule::Any:
       return bytes <= path_mtu;
     case PayloadRule::Eight:
       return bytes == 8;
@@ -83,16 +83,16 @@ bool is_connected_request(const OpcodeInfo& info) { return info.request && info.
 }  // namespace
 
 DropReason parse(std::span<const std::byte> datagram, Packet& out) {
-  if (datagram.size() < kBthBytes + kIcrcBytes) return DropReason::TooShort;
+  if (datagram.size() < kBthBytes + kIcrcBytes) [[unlikely]] return DropReason::TooShort;
   const DropReason reason = parse_bth(datagram.first<kBthBytes>(), out.bth);
-  if (reason != DropReason::None) return reason;
+  if (reason != DropReason::None) [[unlikely]] return reason;
   const OpcodeInfo& info = out.info();
-  if (!info.known) return DropReason::UnknownOpcode;
+  if (!info.known) [[unlikely]] return DropReason::UnknownOpcode;
   const std::size_t overhead = std::size_t{info.header_bytes} + out.bth.pad_count + kIcrcBytes;
-  if (datagram.size() < overhead) return DropReason::Truncated;
+  if (datagram.size() < overhead) [[unlikely]] return DropReason::Truncated;
   parse_extended(info, {datagram.data() + kBthBytes}, out);
   out.payload = datagram.subspan(info.header_bytes, datagram.size() - overhead);
-  if (!is_connected_request(info) && !payload_is_possible(out)) return DropReason::BadLength;
+  if (!is_connected_request(info) && !payload_is_possible(out)) [[unlikely]] return DropReason::BadLength;
   return DropReason::None;
 }
 

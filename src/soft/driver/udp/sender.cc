@@ -146,23 +146,24 @@ void Sender::connect(Habit& habit, const OutTrain& train, SocketCounters& counte
 
 ConnectedSocket::Sent Sender::send_connected(OutTrain& train, SocketCounters& counters) {
   Habit& habit = habits_[train.source_index];
-  if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
-  if (habit.count < habit.patience) {
+  if (habit.path != train.path) [[unlikely]]
+    habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
+  if (habit.count < habit.patience) [[unlikely]] {
     ++habit.count;
     return ConnectedSocket::Sent::No;
   }
-  if (!habit.leads_there) connect(habit, train, counters);
+  if (!habit.leads_there) [[unlikely]] connect(habit, train, counters);
   auto sent = ConnectedSocket::Sent::No;
   const iovec& piece = train.pieces[0];
-  if (habit.leads_there) {
+  if (habit.leads_there) [[likely]] {
     ++counters.send_calls;
     sent = habit.socket->send({static_cast<std::byte*>(piece.iov_base), piece.iov_len}, train.segment_bytes);
   }
-  if (sent == ConnectedSocket::Sent::No) {
+  if (sent == ConnectedSocket::Sent::No) [[unlikely]] {
     give_up_connection(train.source_index, counters);
     return sent;
   }
-  if (sent == ConnectedSocket::Sent::Full) return sent;
+  if (sent == ConnectedSocket::Sent::Full) [[unlikely]] return sent;
   ++habit.count;
   train.sent = train.datagrams;
   train.finished = true;

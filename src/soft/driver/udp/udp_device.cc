@@ -35,11 +35,11 @@ class UdpPort final : public Port {
 
   bool receive(DatagramSink& sink, bool everywhere) override {
     const bool handed_over = shared_->inbox().waits();
-    if (handed_over) read_inbox(sink);
+    if (handed_over) [[unlikely]] read_inbox(sink);
     follow_peer();
     const auto trains = sockets_.receive(everywhere);
     for (const udp::ReceivedTrain& train : trains) {
-      if (shared_->is_ours(train)) {
+      if (shared_->is_ours(train)) [[likely]] {
         sink.on_datagrams(train.path, std::nullopt, train.bytes, train.segment_bytes);
       } else {
         shared_->sort(train);
@@ -50,7 +50,7 @@ class UdpPort final : public Port {
   }
 
   void send(std::span<const roce::Train* const> trains) override {
-    if (trains.size() == 1 && trains[0]->pieces().size() == 1) {
+    if (trains.size() == 1 && trains[0]->pieces().size() == 1) [[likely]] {
       iovec piece = vector_of(trains[0]->pieces()[0]);
       OutTrain out = out_of(*trains[0], {&piece, 1});
       sockets_.send({&out, 1});
