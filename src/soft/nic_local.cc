@@ -239,9 +239,10 @@ std::optional<std::uint32_t> Nic::end_copies(Qp& qp, RKey rkey) {
   const core::MemoryRegion* const region = memory_.remote_region(rkey);
   const auto copies = [&] { return still_copies(qp, *slot); };
   // What is read by a call may be read for ever: it does not count.
-  const bool ended = region == nullptr || region->file < 0 || !copies() || paths_->wait_for_copy(qp.qpn(), copies);
-  static_cast<void>(fault_guard::run([&] { transport.cut(*slot); }));
-  return ended || !copies() ? std::nullopt : slot;
+  const bool by_call = region == nullptr || region->file < 0;
+  const bool copied = copies() && (by_call || !paths_->wait_for_copy(qp.qpn(), copies));
+  static_cast<void>(fault_guard::run([&] { copied ? transport.cut(*slot) : transport.clear(*slot); }));
+  return copied && !by_call && copies() ? slot : std::nullopt;
 }
 
 bool Nic::still_copies(Qp& qp, std::uint32_t slot) {

@@ -99,7 +99,7 @@ ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments, P
     : capacity_(capacity == 0 ? 0 : std::bit_ceil(capacity)),
       mask_(capacity_ == 0 ? 0 : capacity_ - 1),
       max_sges_(max_segments),
-      locks_(posters == Posters::AnyThread || !has_heavy_fences()),
+      locks_(posters == Posters::AnyThread || !has_heavy_fences(Reach::ThisProcess)),
       wqes_(capacity_),
       sges_(std::size_t{capacity_} * std::max(max_sges_, 1u)) {}
 
@@ -108,7 +108,7 @@ ReceiveQueue::ReceiveQueue(std::uint32_t capacity, std::uint32_t max_segments, P
 void ReceiveQueue::close() {
   const SpinGuard guard(lock_, locks_);
   closed_.store(true, std::memory_order_relaxed);
-  if (!locks_) heavy_fence();
+  if (!locks_) heavy_fence(Reach::ThisProcess);
 }
 
 void ReceiveQueue::clear() {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <thread>
 
+#include "base/test_processors.h"
+
 namespace verbena::core {
 namespace {
 
@@ -311,6 +313,7 @@ TEST(ReceiveQueue, what_stays_keeps_its_order_wherever_a_request_is_withdrawn) {
 // Either who posts is told that it is closed, or the device, which looks after it closed it, sees what was posted.
 TEST(ReceiveQueue, who_posts_alone_and_the_device_that_closes_do_not_miss_each_other) {
   constexpr int kTurns = 2000;
+  testing::end_a_thread_on_each_processor();
   std::atomic<ReceiveQueue*> shared{nullptr};
   std::atomic<int> untold{-1};  // requests whose poster was not told
   std::thread poster([&] {

@@ -3,7 +3,7 @@
 // alone writes, and a claim, which it alone writes too: what it is copying to or from at this moment.
 //
 //   who copies:  claim(slot, key); copy; release(slot, key): both true, or the copy does not count
-//   the owner:   revoke(slot); while is_claimed(slot) somebody copies; cut(slot): that does not count any more
+//   the owner:   revoke(slot); while is_claimed(slot) somebody copies; clear(slot), or cut(slot): it does not count
 //   who reads:   stands(slot, key); copy; still_stands(slot, key): both true, or the copy does not count; nobody waits
 //
 // Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and its load
@@ -48,8 +48,8 @@ class GrantMemory {
   bool try_store_claim(std::uint64_t value) { return try_store_shared(claim_, value); }
   void fence() { full_fence(); }
   void light_fence() { verbena::light_fence(); }
-  void heavy_fence() { verbena::heavy_fence(); }
-  static bool has_heavy_fences() { return verbena::has_heavy_fences(); }
+  void heavy_fence() { verbena::heavy_fence(Reach::AllProcesses); }
+  static bool has_heavy_fences() { return verbena::has_heavy_fences(Reach::AllProcesses); }
 
  private:
   std::byte* place_of(std::uint32_t slot) const { return table_ + 8 * (1 + std::size_t{slot}); }
@@ -94,9 +94,11 @@ class BasicGranter {
     memory_.store_changes(++changes_);
     fence();
   }
-  // After revoke(), and waiting: what is still copied does not count.
+  // After revoke(): nobody copies there any more.
+  void clear(std::uint32_t slot) { memory_.store_grant(slot, 0); }
+  // The same, and what is still copied does not count.
   void cut(std::uint32_t slot) {
-    memory_.store_grant(slot, 0);
+    clear(slot);
     fence();
   }
   // After revoke(): whether a copy that began before goes on.

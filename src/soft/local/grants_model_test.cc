@@ -144,7 +144,10 @@ bool run_owner(World& world, bool impatient) {
     current->performed = false;
   }
   if (stopped()) return false;
-  if (!current->faults->no_cut) granter.cut(0);
+  if (!impatient)
+    granter.clear(0);
+  else if (!current->faults->no_cut)
+    granter.cut(0);
   if (stopped()) return false;
   // It goes on with the bytes that are there now: in the same pages, or in others.
   const bool kept = current->load(kPayload) != 0;

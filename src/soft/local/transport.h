@@ -40,7 +40,8 @@ class Transport final : private core::RequestRecall {
   // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
   // memory.
   bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }
-  // After that: one that goes on does not count any more.
+  // After that: none goes on; or one that does, does not count any more.
+  void clear(std::uint32_t slot) { link_.channel->granter->clear(slot); }
   void cut(std::uint32_t slot) { link_.channel->granter->cut(slot); }
   // The peer lets go: nothing that is copied to it would arrive.
   void stop_copying() { link_.peer_leaves = true; }

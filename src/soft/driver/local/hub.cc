@@ -84,7 +84,7 @@ Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY |
 }  // namespace
 
 Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<MeetingFolder> folder) {
-  static_cast<void>(has_heavy_fences());  // asked for here, while few threads have to be waited for
+  static_cast<void>(has_heavy_fences(Reach::AllProcesses));  // asked for while few threads have to be waited for
   auto listener = offer_when_free({options.address, options.ids.value});
   if (!listener) return std::move(listener).error();
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
