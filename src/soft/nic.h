@@ -245,8 +245,17 @@ class Nic final {
   void leave_path(Qp& qp, bool destroyed);
   void say_owed(Instant now, Qp& qp);
   void let_go(Qp& qp);
-  std::optional<std::uint32_t> end_copies(Qp& qp, RKey rkey);
-  bool still_copies(Qp& qp, std::uint32_t slot);
+  // What was granted to the peer of `qp`, in that slot, and is taken back.
+  struct Ending {
+    Qp* qp;
+    RKey rkey;
+    std::uint32_t slot;
+  };
+  void revoke(Qp& qp, RKey rkey, std::vector<Ending>& endings);
+  void end_copies(std::vector<Ending>& endings);
+  bool ends(const Ending& ending);
+  bool still_copies(const Ending& ending);
+  void take_back(std::vector<Ending> endings);
   void take_back(Qp& qp, RKey rkey);
   void take_back_all(Qp& qp);
   void take_back_of_all(RKey rkey);

@@ -229,47 +229,75 @@ bool Nic::do_now(core::QueuePair& queues, const Short& request) {
 template bool Nic::do_now(core::QueuePair& queues, const ShortWrite& request);
 template bool Nic::do_now(core::QueuePair& queues, const ShortRead& request);
 
-// Nothing: no copy goes on there. A slot: one does that may never end.
-std::optional<std::uint32_t> Nic::end_copies(Qp& qp, RKey rkey) {
-  if (qp.local == nullptr) return std::nullopt;
-  verbena::local::Transport& transport = qp.local->transport;
+// From here on no copy begins there, once end_copies() has fenced.
+void Nic::revoke(Qp& qp, RKey rkey, std::vector<Ending>& endings) {
   std::optional<std::uint32_t> slot;
-  if (!fault_guard::run([&] { slot = transport.revoke(rkey); }) || !slot) return std::nullopt;
+  if (qp.local == nullptr || !fault_guard::run([&] { slot = qp.local->transport.revoke(rkey); }) || !slot) return;
   append(kToWake, qp);  // it lets go of the mapping
-  const core::MemoryRegion* const region = memory_.remote_region(rkey);
-  const auto copies = [&] { return still_copies(qp, *slot); };
-  // What is read by a call may be read for ever: it does not count.
-  const bool by_call = region == nullptr || region->file < 0;
-  const bool copied = copies() && (by_call || !paths_->wait_for_copy(qp.qpn(), copies));
-  static_cast<void>(fault_guard::run([&] { copied ? transport.cut(*slot) : transport.clear(*slot); }));
-  return copied && !by_call && copies() ? slot : std::nullopt;
+  endings.push_back({&qp, rkey, *slot});
 }
 
-bool Nic::still_copies(Qp& qp, std::uint32_t slot) {
+// Leaves those of which a copy goes on that may never end. One fence is for all: it takes its time.
+void Nic::end_copies(std::vector<Ending>& endings) {
+  if (endings.empty()) return;
+  endings.front().qp->local->transport.fence_grants();
+  std::erase_if(endings, [this](const Ending& ending) { return ends(ending); });
+}
+
+bool Nic::ends(const Ending& ending) {
+  const auto& [qp, rkey, slot] = ending;
+  const core::MemoryRegion* const region = memory_.remote_region(rkey);
+  const auto copies = [this, &ending] { return still_copies(ending); };
+  // What is read by a call may be read for ever: it does not count.
+  const bool by_call = region == nullptr || region->file < 0;
+  const bool copied = copies() && (by_call || !paths_->wait_for_copy(qp->qpn(), copies));
+  static_cast<void>(fault_guard::run([&transport = qp->local->transport, slot = slot, copied] {
+    copied ? transport.cut(slot) : transport.clear(slot);
+  }));
+  return !copied || by_call || !copies();
+}
+
+bool Nic::still_copies(const Ending& ending) {
   bool claimed = false;
-  return fault_guard::run([&] { claimed = qp.local->transport.is_claimed(slot); }) && claimed;
+  return fault_guard::run([&] { claimed = ending.qp->local->transport.is_claimed(ending.slot); }) && claimed;
 }
 
 // A peer that stands still in the middle of a copy, and goes on later, finds pages that nobody else has any more; or is
 // waited for, where there are no others.
+void Nic::take_back(std::vector<Ending> endings) {
+  end_copies(endings);
+  while (!endings.empty()) {
+    const Ending one = endings.back();
+    endings.pop_back();
+    core::MemoryRegion* const region = memory_.remote_region(one.rkey);
+    if (region == nullptr || !core::lets_change(region->access)) continue;
+    std::vector<Ending> copying;
+    for (const auto& [number, other] : qps_) revoke(*other, one.rkey, copying);
+    end_copies(copying);
+    copying.push_back(one);
+    std::erase_if(endings, [&copying, &one](const Ending& ending) {
+      if (ending.rkey == one.rkey) copying.push_back(ending);
+      return ending.rkey == one.rkey;
+    });
+    const int file = std::exchange(region->file, -1);  // nobody gets it any more
+    ++counters_.regions_renewed;
+    if (paths_->renew_pages(*region, file)) continue;
+    for (const Ending& ending : copying)
+      while (!paths_->wait_for_copy(ending.qp->qpn(), [this, &ending] { return still_copies(ending); })) continue;
+  }
+}
+
 void Nic::take_back(Qp& qp, RKey rkey) {
-  const auto slot = end_copies(qp, rkey);
-  core::MemoryRegion* const region = memory_.remote_region(rkey);
-  if (!slot || region == nullptr || !core::lets_change(region->access)) return;
-  const int file = std::exchange(region->file, -1);  // nobody gets it any more
-  std::vector<std::pair<Qp*, std::uint32_t>> copying{{&qp, *slot}};
-  for (const auto& [number, other] : qps_)
-    if (const auto its = end_copies(*other, rkey)) copying.emplace_back(other.get(), *its);
-  ++counters_.regions_renewed;
-  if (paths_->renew_pages(*region, file)) return;
-  for (const auto& [other, its] : copying)
-    while (!paths_->wait_for_copy(other->qpn(), [&, its = its, other = other] { return still_copies(*other, its); }))
-      continue;
+  std::vector<Ending> endings;
+  revoke(qp, rkey, endings);
+  take_back(std::move(endings));
 }
 
 void Nic::take_back_all(Qp& qp) {
+  std::vector<Ending> endings;
   while (const auto rkey = qp.local == nullptr ? std::nullopt : qp.local->transport.any_granted())
-    take_back(qp, *rkey);
+    revoke(qp, *rkey, endings);
+  take_back(std::move(endings));
 }
 
 void Nic::take_back_all(Qpn qpn) {
@@ -279,7 +307,9 @@ void Nic::take_back_all(Qpn qpn) {
 void Nic::take_back_of_all(RKey rkey) {
   const core::MemoryRegion* const region = memory_.remote_region(rkey);
   if (region == nullptr || !region->lent) return;
-  for (const auto& [number, qp] : qps_) take_back(*qp, rkey);
+  std::vector<Ending> endings;
+  for (const auto& [number, qp] : qps_) revoke(*qp, rkey, endings);
+  take_back(std::move(endings));
 }
 
 bool Nic::take_short(Instant now) {

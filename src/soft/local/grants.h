@@ -3,7 +3,8 @@
 // alone writes, and a claim, which it alone writes too: what it is copying to or from at this moment.
 //
 //   who copies:  claim(slot, key); copy; release(slot, key): both true, or the copy does not count
-//   the owner:   revoke(slot); while is_claimed(slot) somebody copies; clear(slot), or cut(slot): it does not count
+//   the owner:   revoke(slot), fence(); while is_claimed(slot) somebody copies; clear(slot), or
+//                cut(slot): it does not count
 //   who reads:   stands(slot, key); copy; still_stands(slot, key): both true, or the copy does not count; nobody waits
 //
 // Either the one who copies sees that its grant is gone, or the owner sees the claim: between its store and its load
@@ -86,27 +87,26 @@ class BasicGranter {
       if (key != 0) return RKey{key};
     return std::nullopt;
   }
-  // From here on no copy begins there; one that has begun counts if it ends before cut().
+  // Once fence() came after it no copy begins there; one that has begun counts if it ends before cut().
   void revoke(std::uint32_t slot) {
     const std::uint64_t ending = kEnding | granted_[slot];
     granted_[slot] = 0;
     memory_.store_grant(slot, ending);
     memory_.store_changes(++changes_);
-    fence();
   }
-  // After revoke(): nobody copies there any more.
+  // After that: nobody copies there any more.
   void clear(std::uint32_t slot) { memory_.store_grant(slot, 0); }
   // The same, and what is still copied does not count.
   void cut(std::uint32_t slot) {
     clear(slot);
     fence();
   }
-  // After revoke(): whether a copy that began before goes on.
+  // For both sides: where that takes its time, of all that were revoked once.
+  void fence() { heavy_ ? memory_.heavy_fence() : memory_.fence(); }
+  // After that: whether a copy that began before goes on.
   bool is_claimed(std::uint32_t slot) const { return memory_.load_claim() == std::uint64_t{1} + slot; }
 
  private:
-  void fence() { heavy_ ? memory_.heavy_fence() : memory_.fence(); }
-
   Memory memory_;
   const bool heavy_;
   std::array<std::uint32_t, kMostGrants> granted_{};

@@ -139,6 +139,8 @@ bool run_owner(World& world, bool impatient) {
   if (stopped()) return false;
   granter.revoke(0);
   if (stopped()) return false;
+  granter.fence();
+  if (stopped()) return false;
   while (!impatient && granter.is_claimed(0) && !stopped()) {
     current->blocked = true;  // looks again once something has changed
     current->performed = false;

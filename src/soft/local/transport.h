@@ -33,11 +33,12 @@ class Transport final : private core::RequestRecall {
   // Grants the peer what `region` and the queue pair let it do. Nothing: that is nothing, or too much is
   // granted already. `mapped`: the peer will map it; otherwise it may read only, by PeerMemory::pull().
   std::optional<Grant> grant(const core::MemoryRegion& region, bool mapped);
-  // Takes that back: from here on no copy begins there. Nothing: it was not granted.
+  // Takes that back: no copy begins there once fence_grants() came after it. Nothing: it was not granted.
   std::optional<std::uint32_t> revoke(RKey rkey);
   // One that is granted still, if any.
   std::optional<RKey> any_granted() const;
-  // After revoke(): whether the peer said that it copies there, and not yet that it ended. Reads shared
+  void fence_grants() { link_.channel->granter->fence(); }
+  // After that: whether the peer said that it copies there, and not yet that it ended. Reads shared
   // memory.
   bool is_claimed(std::uint32_t slot) const { return link_.channel->granter->is_claimed(slot); }
   // After that: none goes on; or one that does, does not count any more.
