@@ -48,7 +48,7 @@ inline constexpr bool kCopiesWords = true;
 // 8 bytes; if they are aligned by one access, an acquire or a release. False: as run(). See shared_word.h.
 [[nodiscard]] inline bool load_word(const std::byte* from, std::uint64_t& value) {
   std::uint64_t loaded;
-  asm goto(
+  asm volatile goto(
       "1: movq (%1), %0\n"
       "2:\n"
       ".pushsection verbena_guarded, \"aR?\"\n"
@@ -61,6 +61,7 @@ inline constexpr bool kCopiesWords = true;
       : "r"(from)
       : "memory"
       : gone);
+  asm("");  // g++ 12 mistakes the value where paths meet, and drops it where it is unused but for `volatile`
   value = loaded;
   return true;
 gone:

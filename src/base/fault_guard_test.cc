@@ -96,6 +96,29 @@ TEST(FaultGuard, a_word_is_copied_or_told_inside_a_guard_as_outside) {
   EXPECT_EQ(to[7], std::byte{7});
 }
 
+// What a compiler got wrong: a word that is loaded on one path, and one that nobody looks at.
+[[gnu::noinline]] std::uint64_t word_or(const std::byte* at, std::uint64_t otherwise, bool wanted) {
+  std::uint64_t value = otherwise;
+  if (wanted && !try_load_shared(at, value)) value = otherwise + 7;
+  return value * 3;
+}
+[[gnu::noinline]] bool is_there(const std::byte* at) {
+  std::uint64_t unused = 0;
+  return try_load_shared(at, unused);
+}
+
+TEST(FaultGuard, a_word_that_is_loaded_is_what_stands_there_and_one_that_nobody_looks_at_is_told_too) {
+  fault_guard::install();
+  alignas(8) std::byte word[8] = {std::byte{5}};
+  EXPECT_EQ(word_or(word, 1, true), 15u);
+  EXPECT_EQ(word_or(word, 1, false), 3u);
+  EXPECT_TRUE(is_there(word));
+  std::byte* gone = map(kPage);
+  ::munmap(gone, kPage);
+  EXPECT_EQ(word_or(gone, 1, true), 24u);
+  EXPECT_FALSE(is_there(gone));
+}
+
 TEST(FaultGuard, memory_without_the_right_and_beyond_the_end_of_a_file_is_told) {
   fault_guard::install();
   std::byte* fixed = map(kPage, PROT_READ);

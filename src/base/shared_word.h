@@ -43,19 +43,40 @@ inline void store_shared(std::byte* at, std::uint64_t value) {
 }
 
 // The same of a word that may not be there: false.
-[[nodiscard]] inline bool try_load_shared(const std::byte* at, std::uint64_t& value) {
 #ifdef VERBENA_GUARDED_PLACES
+[[nodiscard]] inline bool try_load_shared(const std::byte* at, std::uint64_t& value) {
   return fault_guard::load_word(at, value);
-#else
-  return fault_guard::run([&] { value = load_shared(at); });
-#endif
 }
 [[nodiscard]] inline bool try_store_shared(std::byte* at, std::uint64_t value) {
-#ifdef VERBENA_GUARDED_PLACES
   return fault_guard::store_word(at, value);
-#else
-  return fault_guard::run([=] { store_shared(at, value); });
-#endif
 }
+#else
+namespace shared_order {
+
+#ifdef VERBENA_THREAD_SANITIZER
+// Its own atomics, if they fault, leave a lock of its taken.
+[[gnu::no_sanitize("thread")]] inline std::uint64_t load(const std::byte* at) {
+  return *reinterpret_cast<const volatile std::uint64_t*>(at);
+}
+[[gnu::no_sanitize("thread")]] inline void store(std::byte* at, std::uint64_t value) {
+  *reinterpret_cast<volatile std::uint64_t*>(at) = value;
+}
+#else
+inline std::uint64_t load(const std::byte* at) { return load_shared(at); }
+inline void store(std::byte* at, std::uint64_t value) { store_shared(at, value); }
+#endif
+
+}  // namespace shared_order
+
+[[nodiscard]] inline bool try_load_shared(const std::byte* at, std::uint64_t& value) {
+  const bool there = fault_guard::run([&] { value = shared_order::load(at); });
+  shared_order::acquire();
+  return there;
+}
+[[nodiscard]] inline bool try_store_shared(std::byte* at, std::uint64_t value) {
+  shared_order::release();
+  return fault_guard::run([=] { shared_order::store(at, value); });
+}
+#endif
 
 }  // namespace verbena

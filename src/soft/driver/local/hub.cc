@@ -84,7 +84,8 @@ Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY |
 }  // namespace
 
 Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<MeetingFolder> folder) {
-  static_cast<void>(has_heavy_fences(Reach::AllProcesses));  // asked for while few threads have to be waited for
+  // Asked for while few threads have to be waited for.
+  for (const Reach reach : {Reach::ThisProcess, Reach::AllProcesses}) static_cast<void>(has_heavy_fences(reach));
   auto listener = offer_when_free({options.address, options.ids.value});
   if (!listener) return std::move(listener).error();
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
