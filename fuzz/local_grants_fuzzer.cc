@@ -49,9 +49,8 @@ class Script {
 struct Words {
   Script& script;
   std::array<std::uint64_t, kMostGrants> grants{};
-  std::uint64_t changes = 0, claim = 0;
+  std::uint64_t changes = 0, claim = 0, loads = 0;
   std::uint64_t last = 0;  // what a grant was said to be
-  std::uint64_t loads = 0;
 
   // Mostly the truth, or near it.
   std::uint64_t seen(std::uint64_t truth) {
@@ -71,10 +70,10 @@ class LyingMemory {
 
   std::uint64_t load_changes() const { return words_->seen(words_->changes); }
   void store_changes(std::uint64_t value) { words_->changes = value; }
-  std::uint64_t load_grant(std::uint32_t slot) const { return words_->last = words_->seen(grant(slot)); }
+  bool try_load_grant(std::uint32_t i, std::uint64_t& value) const { return value = see(i), true; }
   void store_grant(std::uint32_t slot, std::uint64_t key) { grant(slot) = key; }
   std::uint64_t load_claim() const { return words_->seen(words_->claim); }
-  void store_claim(std::uint64_t value) { words_->claim = value; }
+  bool try_store_claim(std::uint64_t value) { return words_->claim = value, true; }
   void fence() {}
   void light_fence() {}
   void heavy_fence() {}
@@ -83,6 +82,7 @@ class LyingMemory {
   static inline bool heavy = false;
 
  private:
+  std::uint64_t see(std::uint32_t slot) const { return words_->last = words_->seen(grant(slot)); }
   std::uint64_t& grant(std::uint32_t slot) const {
     VERBENA_ASSERT(slot < kMostGrants);
     return words_->grants[slot];

@@ -146,8 +146,7 @@ void Sender::connect(Habit& habit, const OutTrain& train, SocketCounters& counte
 
 ConnectedSocket::Sent Sender::send_connected(OutTrain& train, SocketCounters& counters) {
   Habit& habit = habits_[train.source_index];
-  if (habit.path != train.path) [[unlikely]]
-    habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
+  if (habit.path != train.path) habit = {train.path, 0, kSmallBeforeConnecting, std::move(habit.socket), false};
   if (habit.count < habit.patience) [[unlikely]] {
     ++habit.count;
     return ConnectedSocket::Sent::No;
