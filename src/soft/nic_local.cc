@@ -324,7 +324,9 @@ bool Nic::take_short(Instant now) {
 
 void Nic::catch_up(Instant now) {
   if (put_off_ == nullptr) return;
-  follow_ring(now, *std::exchange(put_off_, nullptr), true);
+  Qp& qp = *std::exchange(put_off_, nullptr);
+  qp.local->transport.catch_up(now);
+  follow_ring(now, qp, true);
   settle_broken_queues(now);
 }
 

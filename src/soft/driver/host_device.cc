@@ -413,6 +413,7 @@ bool HostDevice::put_packet(core::QueuePair& queues, const SendRequest& request)
 template <class Short>
 bool HostDevice::do_now(core::QueuePair& queues, const Short& request) {
   if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;
+  if (rest_waits_) nic_.catch_up(begin_turn());  // what was posted before is perhaps done
   const bool done = nic_.do_now(queues, request);
   owner_.unlock();
   drive_while_rung();

@@ -65,10 +65,8 @@ bool Completer::handle(Instant now, const Response& response, std::span<const st
 }
 
 bool Completer::handle_acknowledged(Instant now, std::uint16_t low) {
-  const std::uint32_t oldest = link_.qp.send_queue().retired();
-  const auto more = static_cast<std::uint16_t>(low - (oldest - state_.first));  // behind the oldest
-  if (more >= state_.current - oldest) return false;
-  if (acknowledge_before(oldest + more + 1)) {
+  if (!is_outstanding(low)) return false;
+  if (acknowledge_before(link_.qp.send_queue().retired() + behind_oldest(low) + 1)) {
     state_.retries.reset(link_.qp.attributes());
     begin_period(now);
   } else {

@@ -17,6 +17,10 @@ class Completer {
   bool handle(Instant now, const Response& response, std::span<const std::byte> payload);
   // What a request says in passing: the lower half of the number up to which all is done.
   bool handle_acknowledged(Instant now, std::uint16_t low);
+  // Whether an honest peer may say that now.
+  bool is_outstanding(std::uint16_t low) const {
+    return behind_oldest(low) < state_.current - link_.qp.send_queue().retired();
+  }
   void handle_timeout(Instant now);
   Instant deadline() const { return state_.rnr_waiting ? state_.rnr_until : state_.period_end; }
 
@@ -26,6 +30,9 @@ class Completer {
 
  private:
   bool is_answerable(const Response& response) const;
+  std::uint16_t behind_oldest(std::uint16_t low) const {
+    return static_cast<std::uint16_t>(low - (link_.qp.send_queue().retired() - state_.first));
+  }
   bool acknowledge_before(std::uint32_t index);
   void complete_oldest();
   [[gnu::cold]] void handle_not_ready(Instant now, const Response& response);

@@ -102,6 +102,7 @@ bool Transport::handle_region(const PeerRegion& region, bool open) {
 }
 
 void Transport::detach() {
+  taken_.reset();
   link_.peer_regions.reset();
   link_.qp.set_recall(nullptr);
   link_.channel.reset();
@@ -128,6 +129,7 @@ void Transport::settle() {
 
 // Memory that cannot be touched breaks the connection like a rule that is broken: a peer can take its pages away.
 bool Transport::handle_records(Instant now) {
+  catch_up(now);
   if (!reads()) return false;
   bool anything = false;
   const bool whole = fault_guard::run([this, now, &anything] { anything = read_turn(now); });
@@ -142,6 +144,7 @@ bool Transport::looks_empty() const {
 }
 
 bool Transport::take_short(Instant now) {
+  catch_up(now);
   if (!attached() || broken_ || link_.peer_gone || link_.qp.state() != QueuePairState::Rts) return false;
   if (first_request_awaited_ && !established_said_) return false;
   std::array<std::uint64_t, ShortSend::kWords> words;
@@ -150,14 +153,20 @@ bool Transport::take_short(Instant now) {
   if (record == nullptr || record->payload_bytes < ShortSend::kHeadBytes) return false;
   const auto send = ShortSend::of(words[0], words[1], record->payload_bytes);
   const std::span<const std::byte> bytes{reinterpret_cast<const std::byte*>(words.data()), record->payload_bytes};
-  if (!send || !responder_.store_short(send->number, bytes.subspan(ShortSend::kHeadBytes))) return false;
+  if (!send || (send->acknowledges && !completer_.is_outstanding(send->acknowledged))) return false;
+  if (!responder_.store_short(send->number, bytes.subspan(ShortSend::kHeadBytes))) return false;
   in.pop();
   in.pass_padding();  // the next look is where the next record would be
-  give_room();
-  if (broken_) return true;
-  if (send->acknowledges) acknowledge_short(now, send->acknowledged);
-  if (reads()) responder_.finish_short(now, send->length);
+  responder_.finish_short(now, send->length);
+  taken_ = *send;
   return true;
+}
+
+void Transport::catch_up(Instant now) {
+  if (!taken_) return;
+  const ShortSend send = *std::exchange(taken_, std::nullopt);
+  give_room();
+  if (!broken_ && sends() && send.acknowledges) acknowledge_short(now, send.acknowledged);
 }
 
 // The peer sees by it, too, that we read: its timers ask.
@@ -170,7 +179,7 @@ void Transport::give_room() {
 // handle_answer() of that.
 void Transport::acknowledge_short(Instant now, std::uint16_t acknowledged) {
   if (!completer_.handle_acknowledged(now, acknowledged)) broken_ = true;
-  if (send_.failed || peer_ended_) settle();
+  if (send_.failed || peer_ended_ || link_.qp.state() != QueuePairState::Rts) settle();
   if (link_.qp.state() == QueuePairState::Error) responder_.stop();
   if (broken_) break_off();
 }
@@ -279,6 +288,7 @@ void Transport::fail(AsyncEventType event) {
 }
 
 void Transport::handle_timeout(Instant now) {
+  catch_up(now);
   // The responder may have put the queue pair into ERR, and nothing is outstanding any more.
   if (!sends() || !attached()) return;
   const QueuePairState before = link_.qp.state();

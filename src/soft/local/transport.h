@@ -9,6 +9,7 @@
 #include "soft/local/completer.h"
 #include "soft/local/requester.h"
 #include "soft/local/responder.h"
+#include "soft/local/short_send.h"
 
 namespace verbena::local {
 
@@ -52,9 +53,10 @@ class Transport final : private core::RequestRecall {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
-  // Instead of a turn, where one waits: takes a short SEND that came, and does nothing else that can wait until the
-  // next turn. False: nothing happened, ask handle_records().
+  // Instead of a turn, where one waits: takes a short SEND that came. What it acknowledges, and its room, wait for
+  // catch_up(), of which the next turn is one. False: nothing happened, ask handle_records().
   bool take_short(Instant now);
+  void catch_up(Instant now);
   // What is owed does not wait for a turn that finds nothing.
   void make_owed_due() { responder_.handle_pause(); }
   // A short look: true when handle_records() would find nothing now, with time for nothing else. Where it cannot be
@@ -137,6 +139,7 @@ class Transport final : private core::RequestRecall {
   Requester requester_;
   Completer completer_;
   Responder responder_;
+  std::optional<ShortSend> taken_;  // by take_short(), until catch_up()
   std::uint64_t room_told_ = 0;  // where the peer's ring was when gave_room() last said so
   bool awaited_ = false;         // the last turn found nothing
   bool recalled_ = false;

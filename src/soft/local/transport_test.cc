@@ -147,6 +147,7 @@ TEST(LocalTransport, q022_a_peer_that_took_a_short_message_is_seen_to_read) {
   ASSERT_TRUE(pair.a.transport->emit_short());
   pair.a.transport->follow_short(pair.now);
   ASSERT_TRUE(pair.b.transport->take_short(pair.now));
+  pair.b.transport->catch_up(pair.now);
   pair.now = pair.a.transport->deadline();
   pair.a.transport->handle_timeout(pair.now);
   EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
@@ -252,8 +253,9 @@ TEST(LocalTransport, r090_a_short_send_acknowledges_what_was_sent) {
   pair.b.send(2, 0, 8);
   EXPECT_TRUE(pair.b.transport->emit_short());
   EXPECT_TRUE(pair.a.transport->take_short(pair.now));
-  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
   EXPECT_EQ(ids(pair.a.received()), Ids{2});
+  pair.a.transport->catch_up(pair.now);
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
   pair.run();
   EXPECT_EQ(ids(pair.b.sent()), Ids{2});
 
@@ -263,9 +265,48 @@ TEST(LocalTransport, r090_a_short_send_acknowledges_what_was_sent) {
   ShortSend lie{.length = 8, .acknowledges = true, .acknowledged = 7};
   const std::array<std::uint64_t, 3> words{lie.first_word(), lie.second_word(), 0};
   ASSERT_TRUE(to_a.try_put(static_cast<std::uint16_t>(RecordKind::Send), 24, words));
-  EXPECT_TRUE(other.a.transport->take_short(other.now));
+  EXPECT_FALSE(other.a.transport->take_short(other.now));
+  other.a.transport->handle_records(other.now);
   EXPECT_EQ(other.a.happened(), Events{AsyncEventType::QpFatal});
   EXPECT_EQ(statuses(other.a.received()), Statuses{Status::Flushed});
+}
+
+TEST(LocalTransport, what_a_taken_message_acknowledges_waits_and_counts_whatever_comes_next) {
+  enum Next { CatchUp, Turn, NextShort, Timeout, HangUp, Drain, Failure };
+  for (const Next next : {CatchUp, Turn, NextShort, Timeout, HangUp, Drain, Failure}) {
+    Pair pair;
+    pair.b.receive(1, 0, 8);
+    pair.a.receive(2, 0, 8);
+    pair.a.send(1, 0, 8);
+    ASSERT_TRUE(pair.a.transport->emit_short());
+    pair.a.transport->follow_short(pair.now);
+    ASSERT_TRUE(pair.b.transport->take_short(pair.now));
+    pair.b.send(2, 0, 8);
+    ASSERT_TRUE(pair.b.transport->emit_short());
+    ASSERT_TRUE(pair.a.transport->take_short(pair.now));
+    EXPECT_TRUE(pair.a.sent().empty());
+    pair.now = pair.a.transport->deadline();
+    switch (next) {
+      case CatchUp: pair.a.transport->catch_up(pair.now); break;
+      case Turn: pair.a.transport->handle_records(pair.now); break;
+      case NextShort: EXPECT_FALSE(pair.a.transport->take_short(pair.now)); break;
+      case Timeout: pair.a.transport->handle_timeout(pair.now); break;
+      case HangUp: pair.a.transport->handle_hang_up(pair.now); break;
+      case Drain:
+        ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
+        pair.a.transport->catch_up(pair.now);
+        EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::SqDrained});
+        break;
+      case Failure:
+        pair.a.transport->fail(AsyncEventType::QpFatal);
+        pair.a.transport->catch_up(pair.now);
+        EXPECT_EQ(pair.a.happened(), Events{AsyncEventType::QpFatal}) << "once";
+        break;
+    }
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{next == Failure ? Status::Flushed : Status::Success}) << next;
+    EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+    EXPECT_EQ(ids(pair.a.received()), Ids{2});
+  }
 }
 
 TEST(LocalTransport, what_is_owed_is_said_though_the_request_that_would_have_said_it_fails) {
