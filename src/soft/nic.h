@@ -163,9 +163,10 @@ class Nic final {
   // The same with a request that is not posted yet, and is then.
   bool put_post(core::QueuePair& queues, const SendRequest& request);
   void follow_post(Instant now, core::QueuePair& queues);
-  // Of one that goes by packets: its packet is in the train, which leaves at once, and then follow_packet() is due.
-  bool put_packet(Instant now, core::QueuePair& queues, const SendRequest& request, roce::Train& train);
-  void follow_packet(Instant now, core::QueuePair& queues);
+  // Of one that goes by packets: its packet is in the train, which leaves at once, before the clock is read, and then
+  // follow_packet() is due.
+  bool put_packet(core::QueuePair& queues, const SendRequest& request, roce::Train& train);
+  void follow_packet(Instant now, core::QueuePair& queues, const roce::Train& train);
   // A thread that asks this just after it let go of the device, by an OwnerLock, misses no bell but those whose ringer
   // finds the device free.
   bool doorbell_rang() const { return doorbells_.load() != nullptr; }

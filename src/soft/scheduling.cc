@@ -108,14 +108,15 @@ void Nic::handle_post(Instant now, core::QueuePair& queues) {
 }
 
 // Not before what is ready, nor by a queue pair that may go by rings.
-bool Nic::put_packet(Instant now, core::QueuePair& queues, const SendRequest& request, roce::Train& train) {
+bool Nic::put_packet(core::QueuePair& queues, const SendRequest& request, roce::Train& train) {
   Qp& qp = static_cast<Qp&>(queues);
   if (qp.path != verbena::local::Path::Roce || transmit_waits()) return false;
-  return qp.transport.put_short(now, request, train);
+  return qp.transport.put_short(request, train);
 }
 
-void Nic::follow_packet(Instant now, core::QueuePair& queues) {
+void Nic::follow_packet(Instant now, core::QueuePair& queues, const roce::Train& train) {
   Qp& qp = static_cast<Qp&>(queues);
+  qp.transport.follow_short(now, train);
   note_reply(now, qp);
   schedule(now, qp);
   if (!qp.hooks[kOwing].linked || qp.transport.holds_back(now)) return;

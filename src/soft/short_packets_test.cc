@@ -44,13 +44,15 @@ class ShortPackets : public TwoDevices {
     return bytes_of(train);
   }
   std::vector<std::byte> put(const SendRequest& request) {
-    EXPECT_TRUE(a.nic.put_packet(now, *a.qp.queues, request, train));
-    a.nic.follow_packet(now, *a.qp.queues);
+    EXPECT_TRUE(a.nic.put_packet(*a.qp.queues, request, train));
+    a.nic.follow_packet(now, *a.qp.queues, train);
     return bytes_of(train);
   }
   bool is_refused(const SendRequest& request) {
     const std::uint32_t before = a.qp.queues->send_queue().posted();
-    return !a.nic.put_packet(now, *a.qp.queues, request, train) && a.qp.queues->send_queue().posted() == before;
+    const bool left = a.nic.put_packet(*a.qp.queues, request, train);
+    if (left) a.nic.follow_packet(now, *a.qp.queues, train);
+    return !left && a.qp.queues->send_queue().posted() == before;
   }
 
   Side twin_;  // of a
@@ -143,9 +145,10 @@ TEST_F(ShortPackets, wait_for_what_other_queue_pairs_have_ready) {
   post(request(SendOpcode::RdmaWrite, local, 0));
   a.nic.handle_doorbells(now);
   const SendRequest write = request(SendOpcode::RdmaWrite, local, 0);
-  EXPECT_FALSE(a.nic.put_packet(now, *ours.queues, write, train));
+  EXPECT_FALSE(a.nic.put_packet(*ours.queues, write, train));
   ASSERT_TRUE(a.nic.poll_transmit(now, Nic::Acks::Owed, train));
-  EXPECT_TRUE(a.nic.put_packet(now, *ours.queues, write, train));
+  EXPECT_TRUE(a.nic.put_packet(*ours.queues, write, train));
+  a.nic.follow_packet(now, *ours.queues, train);
 }
 
 // also of those that leave in one go.
@@ -180,8 +183,8 @@ TEST_F(ShortPackets, end_all_on_a_queue_that_overran_by_what_left_behind_them) {
   const ScatterGather local{reinterpret_cast<std::uint64_t>(own.data()), 8, {}};
   SendRequest send = request(SendOpcode::Send, local, 0);
   send.flags = SendFlags::Inline | SendFlags::Signaled;
-  ASSERT_TRUE(b.nic.put_packet(now, *b.qp.queues, send, train));
-  b.nic.follow_packet(now, *b.qp.queues);
+  ASSERT_TRUE(b.nic.put_packet(*b.qp.queues, send, train));
+  b.nic.follow_packet(now, *b.qp.queues, train);
   EXPECT_EQ(b.qp.queues->state(), QueuePairState::Rts);
   while (b.nic.poll_transmit(now, Nic::Acks::Idle, train)) continue;
   EXPECT_EQ(b.qp.queues->state(), QueuePairState::Error);
@@ -196,12 +199,12 @@ TEST_F(ShortPackets, leave_before_an_acknowledgement_that_is_owed) {
   const std::uint32_t held = roce::Config{}.max_held_acknowledgements;
   std::uint32_t acknowledgements = 0;
   for (std::uint32_t turn = 1; turn <= 2 * held; ++turn) {
-    ASSERT_TRUE(a.nic.put_packet(now, *a.qp.queues, request(SendOpcode::RdmaWrite, from_a, 0), train)) << turn;
-    a.nic.follow_packet(now, *a.qp.queues);
+    ASSERT_TRUE(a.nic.put_packet(*a.qp.queues, request(SendOpcode::RdmaWrite, from_a, 0), train)) << turn;
+    a.nic.follow_packet(now, *a.qp.queues, train);
     b.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
-    ASSERT_TRUE(b.nic.put_packet(now, *b.qp.queues, answer, train)) << turn;
+    ASSERT_TRUE(b.nic.put_packet(*b.qp.queues, answer, train)) << turn;
     EXPECT_EQ(train.datagrams(), 1u) << turn;
-    b.nic.follow_packet(now, *b.qp.queues);
+    b.nic.follow_packet(now, *b.qp.queues, train);
     a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
     while (move(a, b)) continue;
     if (!b.nic.poll_transmit(now, Nic::Acks::Idle, train)) continue;
@@ -226,11 +229,11 @@ TEST_F(ShortPackets, are_followed_by_the_acknowledgement_that_is_due) {
   SendRequest answer = request(SendOpcode::RdmaWrite, from_b, 0);
   answer.rkey = a.region.rkey;
   const auto exchange = [&](std::size_t i) {
-    ASSERT_TRUE(a.nic.put_packet(now, *ours[i].queues, request(SendOpcode::RdmaWrite, from_a, 0), train));
-    a.nic.follow_packet(now, *ours[i].queues);
+    ASSERT_TRUE(a.nic.put_packet(*ours[i].queues, request(SendOpcode::RdmaWrite, from_a, 0), train));
+    a.nic.follow_packet(now, *ours[i].queues, train);
     b.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
-    ASSERT_TRUE(b.nic.put_packet(now, *theirs[i].queues, answer, train));
-    b.nic.follow_packet(now, *theirs[i].queues);
+    ASSERT_TRUE(b.nic.put_packet(*theirs[i].queues, answer, train));
+    b.nic.follow_packet(now, *theirs[i].queues, train);
     a.nic.handle_datagram(now, train.path(), std::nullopt, bytes_of(train));
     while (move(a, b)) continue;
   };
@@ -260,7 +263,7 @@ TEST_F(ShortPackets, keep_to_the_window_and_to_the_state) {
   drains.state = QueuePairState::Sqd;
   const ScatterGather other = twin_.at(0, 16);
   ASSERT_TRUE(twin_.nic.modify_qp(now, twin_.qp.qpn, drains, AttributeMask::State));
-  EXPECT_FALSE(twin_.nic.put_packet(now, *twin_.qp.queues, request(SendOpcode::RdmaWrite, other, 0), train)) << "Q-055";
+  EXPECT_FALSE(twin_.nic.put_packet(*twin_.qp.queues, request(SendOpcode::RdmaWrite, other, 0), train)) << "Q-055";
 }
 
 // SENDs that arrive together are taken together, whatever stands between them.

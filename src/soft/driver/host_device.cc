@@ -402,10 +402,12 @@ bool HostDevice::put_record(core::QueuePair& queues, const SendRequest& request)
 }
 
 bool HostDevice::put_packet(core::QueuePair& queues, const SendRequest& request) {
-  begin_turn();
-  if (!nic_.put_packet(turn_, queues, request, *trains_[0])) return false;
+  roce::Train& train = *trains_[0];
+  if (!nic_.put_packet(queues, request, train)) return false;
+  if (capture_) [[unlikely]] begin_turn();  // it says when
   send_batch(1);
-  nic_.follow_packet(turn_, queues);
+  begin_turn();
+  nic_.follow_packet(turn_, queues, train);
   return true;
 }
 

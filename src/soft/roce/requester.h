@@ -20,8 +20,9 @@ class Requester {
   // Adds packets until the train, the window or the work ends. True when something was added.
   bool emit(Instant now, Train& train);
   // Instead of a post and an emit(): posts a SEND or WRITE of up to kMostShortBytes behind requests that have all left,
-  // as it adds its packet to the empty train. False: nothing happened.
-  bool put_short(Instant now, const SendRequest& request, Train& train);
+  // as it adds its packet to the empty train, and follow_short() is due when that has left. False: nothing happened.
+  bool put_short(const SendRequest& request, Train& train);
+  void follow_short(Instant now, const Train& train);
 
  private:
   struct Cut;  // one packet's place in its message

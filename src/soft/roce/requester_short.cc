@@ -138,7 +138,7 @@ Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& t
 }
 
 // The window admits at least what is counted here: packets of any length.
-bool Requester::put_short(Instant now, const SendRequest& posted, Train& train) {
+bool Requester::put_short(const SendRequest& posted, Train& train) {
   const std::uint32_t with_it = state_.in_flight() + 1;
   const bool admitted = with_it <= std::min(link_.config.max_window_packets, state_.window.packets()) &&
                         with_it * link_.mtu() <= link_.config.max_window_bytes;
@@ -148,8 +148,9 @@ bool Requester::put_short(Instant now, const SendRequest& posted, Train& train) 
   if (!queue.post_started(state_.current, posted, [&](std::uint32_t) { return add_short(request, train); }))
     return false;
   begin_short(queue.at(state_.current), true);
-  note_shorts(now, 1, train.total_bytes());
   return true;
 }
+
+void Requester::follow_short(Instant now, const Train& train) { note_shorts(now, 1, train.total_bytes()); }
 
 }  // namespace verbena::roce

@@ -127,14 +127,18 @@ bool Transport::emit(Instant now, bool flush_acks, Train& train) {
   return !train.empty();
 }
 
-bool Transport::put_short(Instant now, const SendRequest& request, Train& train) {
+bool Transport::put_short(const SendRequest& request, Train& train) {
   if (link_.qp.state() != QueuePairState::Rts) return false;
   train.clear();
   train.set_path(link_.path, link_.icrc_start, link_.source_index);
-  if (!requester_.put_short(now, request, train)) return false;
+  if (!requester_.put_short(request, train)) return false;
   train.finish();
-  responder_.note_reply(now);
   return true;
+}
+
+void Transport::follow_short(Instant now, const Train& train) {
+  requester_.follow_short(now, train);
+  responder_.note_reply(now);
 }
 
 Instant Transport::deadline() const {

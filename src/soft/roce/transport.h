@@ -45,7 +45,8 @@ class Transport {
   bool emit(Instant now, bool flush_acks, Train& train);
   // The same for a request that is not posted yet; see Requester::put_short(). What is owed does not ride with it, it
   // follows: behind what answers comes a wait, in which an acknowledgement keeps nobody.
-  bool put_short(Instant now, const SendRequest& request, Train& train);
+  bool put_short(const SendRequest& request, Train& train);
+  void follow_short(Instant now, const Train& train);
   // Whether there were requests of ours in the last one.
   bool sent_requests() const { return sent_requests_; }
   // Requests left for this peer by another queue pair.
