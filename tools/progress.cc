@@ -48,6 +48,10 @@ std::string format_bytes(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, bytes >= 9.995 ? 1 : 2, kUnits[unit]);
 }
 
+std::string format_count(std::uint64_t count, std::string_view one, std::string_view several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
 std::string format_seconds(double seconds) {
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<std::uint64_t>(std::min(seconds + 0.5, 1e9));

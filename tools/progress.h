@@ -10,6 +10,8 @@ namespace verbena::tools {
 
 // "1.2 MB", powers of 1000, three digits.
 std::string format_bytes(double bytes);
+// "1 file", "2 files".
+std::string format_count(std::uint64_t count, std::string_view one, std::string_view several);
 // "3.4 s", "1:07", "2:03:44".
 std::string format_seconds(double seconds);
 

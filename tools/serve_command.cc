@@ -36,8 +36,9 @@ void raise_descriptor_limit() {
 
 void tell(const VisitReport& report) {
   const double rate = report.seconds > 0 ? static_cast<double>(report.totals.bytes) / report.seconds : 0;
-  std::string line = fmt::format("{}: {}: {} files, {}, {}, {}/s", report.peer, printable(report.request),
-                                 report.totals.files, format_bytes(static_cast<double>(report.totals.bytes)),
+  std::string line = fmt::format("{}: {}: {}, {}, {}, {}/s", report.peer, printable(report.request),
+                                 format_count(report.totals.files, "file", "files"),
+                                 format_bytes(static_cast<double>(report.totals.bytes)),
                                  format_seconds(report.seconds), format_bytes(rate));
   if (report.request.empty()) line = report.peer + ": no request";
   if (report.totals.failures != 0) line += fmt::format(", {} failed", report.totals.failures);

@@ -41,7 +41,12 @@ class Console final : public TransferObserver {
 
   bool shows_progress() const { return progress_.enabled(); }
   void set_total(std::uint64_t bytes) { progress_.set_total(bytes); }
-  void finish() { progress_.clear(); }
+  void finish() {
+    progress_.clear();
+    if (failures_.size() <= kMostShown || options_.verbose) return;
+    say(stderr, "verbena {}: {} more failed; --verbose names them all\n", options_.name(),
+        failures_.size() - kMostShown);
+  }
   const nlohmann::json& failures() const { return failures_; }
 
   void file_begun(const std::string& path) override { name_ = printable(path); }
@@ -56,9 +61,10 @@ class Console final : public TransferObserver {
     say(stderr, "{}  {}\n", to_hex(digest), printable(shown(path)));
   }
   void failed(const std::string& path, const std::string& why) override {
+    failures_.push_back({{"path", printable(shown(path))}, {"error", printable(why)}});
+    if (failures_.size() > kMostShown && !options_.verbose) return;
     progress_.clear();
     say(stderr, "verbena {}: {}: {}\n", options_.name(), printable(shown(path)), printable(why));
-    failures_.push_back({{"path", printable(shown(path))}, {"error", printable(why)}});
   }
   void skipped(const std::string& path, const std::string& why) override {
     if (options_.quiet) return;
@@ -67,6 +73,8 @@ class Console final : public TransferObserver {
   }
 
  private:
+  static constexpr std::size_t kMostShown = 10;  // of failures, which mostly are of one kind
+
   // The sender's paths begin below the root.
   std::string shown(const std::string& path) const {
     if (options_.is_get) return path;
@@ -87,8 +95,9 @@ struct Outcome {
 void print_summary(const TransferOptions& options, const Outcome& outcome, const Device& device) {
   const TransferTotals& totals = outcome.totals;
   const double rate = outcome.seconds > 0 ? static_cast<double>(totals.bytes) / outcome.seconds : 0;
-  std::string line = fmt::format("{} files, {} directories, {} bytes in {:.3f} s, {}/s", totals.files,
-                                 totals.directories, totals.bytes, outcome.seconds, format_bytes(rate));
+  std::string line = fmt::format("{}, {}, {} in {:.3f} s, {}/s", format_count(totals.files, "file", "files"),
+                                 format_count(totals.directories, "directory", "directories"),
+                                 format_count(totals.bytes, "byte", "bytes"), outcome.seconds, format_bytes(rate));
   if (totals.files != 0) line += ", sha256 verified";
   if (totals.skipped != 0) line += fmt::format(", {} skipped", totals.skipped);
   if (totals.failures != 0) line += fmt::format(", {} failed", totals.failures);
@@ -164,7 +173,6 @@ Result<Outcome> transfer(const TransferOptions& options, const Url& url, const R
   auto totals = options.is_get ? client.get(remote.path, options.path, options.force)
                                : client.put(std::move(*root), options.path, remote.path, remote.into,
                                             options.force);
-  console.finish();
   what_to_do = client.advice();
   if (!totals) return std::move(totals).error();
   Outcome outcome{*totals, monotonic_seconds() - begun_at};
@@ -181,13 +189,15 @@ int transfer_on(Device& device, const TransferOptions& options, const Url& url, 
   Console console(options);
   std::string what_to_do;
   auto outcome = transfer(options, url, remote, device, console, what_to_do);
+  console.finish();
   if (!outcome)
     return fail(options, console, outcome.error(),
                 what_to_do.empty() ? advice(outcome.error().code()) : std::string_view(what_to_do));
   if (options.json) print_json(options, *outcome, &device, nullptr, console.failures());
   else if (!options.quiet) print_summary(options, *outcome, device);
   if (outcome->totals.failures == 0) return kExitOk;
-  say(stderr, "verbena {}: {} of the files failed; see above.\n", options.name(), outcome->totals.failures);
+  say(stderr, "verbena {}: {} failed; see above.\n", options.name(),
+      format_count(outcome->totals.failures, "file", "files"));
   return kExitFailure;
 }
 
@@ -208,7 +218,8 @@ int run_transfer(const TransferOptions& options) {
 void add_common(CLI::App& command, TransferOptions& options) {
   command.add_flag("-f,--force", options.force, "Replace files that exist");
   command.add_flag("--no-progress", options.no_progress, "No moving line, on a terminal either");
-  command.add_flag("-v,--verbose", options.verbose, "Digest of every file, and the device's counters at the end");
+  command.add_flag("-v,--verbose", options.verbose,
+                   "Digest of every file, every failure, and the device's counters at the end");
   command.add_flag("-q,--quiet", options.quiet, "Say nothing but errors");
   command.add_flag("--json", options.json, "The result as JSON, on standard output");
   add_device_flags(command, options.device);

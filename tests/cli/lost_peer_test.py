@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -105,8 +106,8 @@ def all_gone(server):
     """Every client that came has ended, as the server sees it."""
     lines = server.errors().splitlines()
     came = [line.split(": ")[0] for line in lines if line.endswith(": connected")]
-    return all(any(line.startswith(f"{peer}: ") and (" files, " in line or "no request" in line) for line in lines)
-               for peer in came)
+    ended = [line for line in lines if re.search(" files?, |no request", line)]
+    return all(any(line.startswith(f"{peer}: ") for line in ended) for peer in came)
 
 
 def server_stops(setting, command, path):

@@ -76,7 +76,7 @@ def a_large_file_goes_there_and_back(setting):
     output, errors = setting.run("get", server.url("large"), setting.path("large"), "-v")
     expected = digest(setting.path("large"))
     check(expected == digest(setting.path("served", "large")) and expected in errors, "get")
-    check("1 files" in output and "sha256 verified" in output, output)
+    check("1 file, 0 directories, " in output and "sha256 verified" in output, output)
     setting.run("put", setting.path("large"), server.url("again"))
     check(digest(setting.path("served", "again")) == expected, "put")
     server.stop()
@@ -144,6 +144,24 @@ def existing_files_stay_unless_forced(setting):
     check("is a directory" in errors, errors)
     server.stop()
     say("get and put, with and without --force, file against directory")
+
+
+def of_many_failures_the_first_are_named_and_all_counted(setting):
+    for number in range(15):
+        write_file(setting.path("served", "t", f"f{number}"), 10)
+    server = Server(setting, "serve", setting.path("served"))
+    setting.run("get", server.url("t"), setting.path("out"))
+    _, errors = setting.run("get", server.url("t"), setting.path("out"), status=1)
+    lines = errors.splitlines()
+    check(sum("exists" in line for line in lines) == 10, errors)
+    check(lines[10:] == ["verbena get: 5 more failed; --verbose names them all",
+                         "verbena get: 15 files failed; see above."], errors)
+    _, errors = setting.run("get", server.url("t"), setting.path("out"), "--verbose", status=1)
+    check(sum("exists" in line for line in errors.splitlines()) == 15 and "more failed" not in errors, errors)
+    output, _ = setting.run("get", server.url("t"), setting.path("out"), "--json", status=1)
+    check(len(json.loads(output)["failures"]) == 15, output)
+    server.stop()
+    say("10 of 15, and how many more")
 
 
 def a_file_where_a_directory_should_be_fails_alone(setting):
@@ -343,7 +361,8 @@ def interrupt_leaves_nothing(setting):
 
 if __name__ == "__main__":
     main(trees_go_there_and_back, a_large_file_goes_there_and_back, places_are_found_as_with_cp,
-         existing_files_stay_unless_forced, a_file_where_a_directory_should_be_fails_alone,
+         existing_files_stay_unless_forced, of_many_failures_the_first_are_named_and_all_counted,
+         a_file_where_a_directory_should_be_fails_alone,
          a_tree_deeper_than_the_descriptors_fails_in_part, links_and_special_files_are_left_out,
          a_read_only_server_takes_nothing, unreadable_files_fail_alone,
          a_tree_is_counted_before_the_server_waits_and_only_for_a_watcher, many_clients_at_once,
