@@ -60,6 +60,7 @@ void Nic::use_local(Instant now, Qpn qpn, const LocalLink& link) {
   VERBENA_ASSERT(qp != nullptr && qp->path == Path::Undecided);
   qp->path = Path::Local;
   qp->local->link.emplace(link);
+  qp->local->hung_up = false;
   qp->on_rings.store(true, std::memory_order_relaxed);
   ++attached_;
   watch(now, *qp);
@@ -78,6 +79,7 @@ void Nic::refuse_path(Qpn qpn) {
 void Nic::handle_hang_up(Instant now, Qpn qpn, Instant at) {
   Qp* const qp = find(qpn);
   if (qp == nullptr || qp->local == nullptr || !qp->local->link) return;
+  qp->local->hung_up = true;
   if (at > now) {
     qp->local->ends_at = at;
     qp->local->transport.stop_copying();
@@ -237,10 +239,12 @@ void Nic::revoke(Qp& qp, RKey rkey, std::vector<Ending>& endings) {
   endings.push_back({&qp, rkey, *slot});
 }
 
-// Leaves those of which a copy goes on that may never end. One fence is for all: it takes its time.
+// Leaves those of which a copy goes on that may never end. One fence is for all: it takes its time. Who hung up has
+// left the memory, and what it stored there is there.
 void Nic::end_copies(std::vector<Ending>& endings) {
-  if (endings.empty()) return;
-  endings.front().qp->local->transport.fence_grants();
+  const auto there =
+      std::ranges::find_if(endings, [](const Ending& ending) { return !ending.qp->local->hung_up; });
+  if (there != endings.end()) there->qp->local->transport.fence_grants();
   std::erase_if(endings, [this](const Ending& ending) { return ends(ending); });
 }
 

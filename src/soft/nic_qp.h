@@ -30,7 +30,8 @@ struct Nic::Qp final : core::QueuePair {
     verbena::local::Transport transport;
     std::optional<LocalLink> link;  // while attached
     Instant waits_until = Instant::never();  // undecided, and something was posted
-    Instant ends_at = Instant::never();      // the peer hung up: its farewell may still come
+    bool hung_up = false;                    // the peer did: it copies no more
+    Instant ends_at = Instant::never();      // its farewell may still come until then
     Instant used_at{};                       // the peer's ring had something, or ours got something
   };
   std::unique_ptr<Local> local;
