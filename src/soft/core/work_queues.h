@@ -76,6 +76,8 @@ class SendQueue {
   // Device side: indices run freely, [retired(), posted()) are live.
   std::uint32_t posted() const { return posted_.load(std::memory_order_acquire); }
   std::uint32_t retired() const { return retired_.load(std::memory_order_relaxed); }
+  // And room for another.
+  bool has_one() const { return posted() - retired() == 1 && capacity_ != 1; }
   SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
   std::span<const ScatterGather> sges(std::uint32_t index) const {
     return {&sges_[std::size_t{index & mask_} * max_sges_], wqes_[index & mask_].sge_count};

@@ -61,6 +61,7 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   if (time_ == nullptr) open_descriptors();  // in virtual time nobody sleeps
   in_child_ = holdings::do_in_child([this] {
     inherited_ = true;
+    rest_waits_ = false;  // what it would write to is not there
     owner_.let_go();
   });
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread || single_threaded_);
@@ -312,6 +313,7 @@ bool HostDevice::answer_bells() {
     if (!owner_.try_lock()) return any;
     if (turns == 0) {
       begin_turn();
+      nic_.catch_up(turn_);
       nic_.handle_doorbells(turn_);
       any = transmit_and_release() || any;
     } else {
@@ -375,6 +377,7 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
   } else {
     const bool left = nic_.emit_post(queues);
     begin_turn();
+    if (!left) nic_.catch_up(turn_);  // what is done is not waited for
     left ? nic_.follow_post(turn_, queues) : nic_.handle_post(turn_, queues);
     transmit_and_release();
   }
@@ -411,7 +414,8 @@ bool HostDevice::put_packet(core::QueuePair& queues, const SendRequest& request)
   return true;
 }
 
-// It makes nothing due: only what others rang for meanwhile is looked after.
+// It makes nothing due: only what others rang for meanwhile is looked after. What catching up makes due has its turn
+// with the rest, which still waits.
 template <class Short>
 bool HostDevice::do_now(core::QueuePair& queues, const Short& request) {
   if (!Nic::reaches_peer(queues) || !owner_.try_lock()) return false;

@@ -157,8 +157,10 @@ bool Transport::take_short(Instant now) {
   if (!responder_.store_short(send->number, bytes.subspan(ShortSend::kHeadBytes))) return false;
   in.pop();
   in.pass_padding();  // the next look is where the next record would be
-  responder_.finish_short(now, send->length);
   taken_ = *send;
+  const bool waits = !send->acknowledges || link_.qp.send_queue().has_one();
+  if (!waits) catch_up(now);
+  if (waits || reads()) responder_.finish_short(now, send->length);
   return true;
 }
 

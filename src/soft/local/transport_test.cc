@@ -309,6 +309,28 @@ TEST(LocalTransport, what_a_taken_message_acknowledges_waits_and_counts_whatever
   }
 }
 
+// Who posts next counts what is under way, or finds no room.
+TEST(LocalTransport, of_several_requests_or_a_full_queue_what_a_taken_message_acknowledges_counts_at_once) {
+  for (const std::uint64_t requests : {1u, 2u, 3u}) {
+    Given given;
+    given.requests = requests == 1 ? 1 : 8;
+    Pair pair(given);
+    for (std::uint64_t id = 1; id <= requests; ++id) {
+      pair.b.receive(id, 0, 8);
+      pair.a.send(id, 0, 8);
+      ASSERT_TRUE(pair.a.transport->emit_short());
+      pair.a.transport->follow_short(pair.now);
+      ASSERT_TRUE(pair.b.transport->take_short(pair.now));
+    }
+    pair.a.receive(9, 0, 8);
+    pair.b.send(9, 0, 8);
+    ASSERT_TRUE(pair.b.transport->emit_short());
+    ASSERT_TRUE(pair.a.transport->take_short(pair.now));
+    EXPECT_EQ(pair.a.sent().size(), requests);
+    EXPECT_EQ(ids(pair.a.received()), Ids{9});
+  }
+}
+
 TEST(LocalTransport, what_is_owed_is_said_though_the_request_that_would_have_said_it_fails) {
   for (const bool is_short : {false, true}) {
     const Given given;
