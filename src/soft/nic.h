@@ -108,8 +108,8 @@ class Nic final {
   static constexpr Duration kUsedLately = Duration::milliseconds(2);
   static constexpr std::size_t kFewRings = 2;
   bool is_quiet(Qpn qpn) const;
-  // Instead of that, where somebody waits for one: takes a short message that came, if any. What else there is to do,
-  // also what it acknowledges, waits for catch_up() or handle_records().
+  // Instead of that, where somebody waits for one: takes a short message that came, if any. What else there is to do
+  // waits for catch_up() or handle_records().
   bool take_short(Instant now);
   void catch_up(Instant now);
   // A short look at those that are watched: true when handle_records() would find nothing.

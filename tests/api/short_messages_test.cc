@@ -13,11 +13,12 @@ namespace {
 using test::must;
 
 struct End {
+  static constexpr std::uint32_t kBytes = 8192;
   explicit End(PathChoice path, Device* shared = nullptr)
       : own(shared != nullptr ? std::nullopt
                               : std::optional(must(Device::open({.path = path, .service_thread = false})))),
         device(shared != nullptr ? *shared : *own),
-        memory(must(device.allocate_memory(64))),
+        memory(must(device.allocate_memory(kBytes))),
         completions(must(device.create_completion_queue(64))),
         pair(must(device.create_queue_pair(completions))) {}
 
@@ -30,12 +31,27 @@ struct End {
     request.local = {&to, 1};
     EXPECT_TRUE(pair.post_receive(request));
   }
-  void send() {
+  void send(SendFlags flags = SendFlags::Signaled) {
     const ScatterGather from = memory.local(0, 8);
     SendRequest request;
-    request.flags = SendFlags::Signaled;
+    request.flags = flags;
     request.local = {&from, 1};
     EXPECT_TRUE(pair.post_send(request));
+  }
+  void write(const RemoteMemory& there) {
+    const ScatterGather from = memory.local();
+    SendRequest request;
+    request.opcode = SendOpcode::RdmaWrite;
+    request.flags = SendFlags::Signaled;
+    request.local = {&from, 1};
+    request.remote_address = there.address;
+    request.rkey = there.rkey;
+    EXPECT_TRUE(pair.post_send(request));
+  }
+  std::uint64_t count(std::string_view name) const {
+    for (const NamedCounter& counter : device.counters())
+      if (counter.name == name) return counter.value;
+    return 0;
   }
   std::optional<Completion> poll() { return completions.poll_one(); }
 
@@ -86,6 +102,32 @@ TEST(ShortMessages, as_many_as_the_ring_holds_many_times_over_go_there_and_back)
   End near(PathChoice::Local), beside(PathChoice::Local);
   near.connect(beside), beside.connect(near);
   for (int i = 0; i < 2000; ++i) bring(near, beside), bring(beside, near);
+}
+
+// What the answer acknowledged is done, though nobody is to hear of it: the WRITE waits for nothing, nor for a poll.
+TEST(ShortMessages, what_is_posted_behind_an_answer_goes_straight_to_memory_at_once) {
+  End near(PathChoice::Local), beside(PathChoice::Local);
+  near.connect(beside), beside.connect(near);
+  const auto poll_both = [&](End& end) {
+    while (!end.poll()) static_cast<void>((&end == &near ? beside : near).poll());
+  };
+  constexpr int kTries = 2000;
+  for (int i = 0; i < kTries && near.count("direct_requests") == 0; ++i) {
+    near.write(beside.memory.remote());
+    poll_both(near);
+  }
+  if (near.count("direct_requests") == 0) GTEST_SKIP() << "memory is not shared";
+  for (int round = 0; round < 200; ++round) {
+    near.receive(), beside.receive();
+    near.send(SendFlags::None);
+    poll_both(beside);
+    beside.send(SendFlags::None);
+    while (!near.poll()) continue;
+    const std::uint64_t before = near.count("direct_requests");
+    near.write(beside.memory.remote());
+    ASSERT_EQ(near.count("direct_requests"), before + 1) << "round " << round;
+    poll_both(near);
+  }
 }
 
 }  // namespace

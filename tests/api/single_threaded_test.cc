@@ -118,44 +118,5 @@ TEST_P(SingleThreaded, a_device_goes_from_thread_to_thread) {
     }).join();
 }
 
-// What the answer acknowledged is done: the WRITE needs nobody to drive, and waits for nothing.
-TEST(SingleThreadedAnswers, what_is_posted_behind_an_answer_goes_straight_to_memory_at_once) {
-  constexpr std::uint32_t kBytes = 8192, kFew = 8;
-  const OpenOptions options{.path = PathChoice::Local, .single_threaded = true};
-  test::Pair pair({WaitMode::Busy}, options);
-  const MemoryRegion here = must(pair.client.allocate_memory(kBytes)),
-                     there = must(pair.server.allocate_memory(kBytes));
-  Connection near = pair.connect();
-  Connection& far = pair.far_end();
-  const auto direct = [&] {
-    std::uint64_t requests = 0;
-    for (const NamedCounter& counter : pair.client.counters())
-      if (counter.name == "direct_requests") requests = counter.value;
-    return requests;
-  };
-  const bool granted = pair.engine.run_until(
-      [&] {
-        Operation write = near.write(here.local(), there.remote());
-        pair.engine.run_until([&] { return !write.in_flight(); });
-        return direct() != 0;
-      },
-      Duration::seconds(30));
-  if (!granted) GTEST_SKIP() << "memory is not shared";
-  for (int round = 0; round < 200; ++round) {
-    Operation asked = far.receive(there.local(0, kFew)), answered = near.receive(here.local(0, kFew));
-    Operation ask = near.send(here.local(0, kFew));
-    must(asked.wait());
-    Operation answer = far.send(there.local(0, kFew));
-    must(answered.wait());
-    const std::uint64_t before = direct();
-    Operation write = near.write(here.local(), there.remote());
-    ASSERT_EQ(direct(), before + 1) << "round " << round;
-    must(write.wait());
-    must(ask.wait());
-    must(answer.wait());
-  }
-  must(near.close());
-}
-
 }  // namespace
 }  // namespace verbena

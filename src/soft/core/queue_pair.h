@@ -74,10 +74,13 @@ class QueuePair {
   // Outcome of the oldest request of the send queue, which leaves the queue.
   void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0) {
     VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
-    const SendFlags flags = send_queue_.at(send_queue_.retired()).flags;
-    const bool wanted = init_.signal_all || has_flag(flags, SendFlags::Signaled);
-    if (wanted || status != CompletionStatus::Success) return report_oldest_send(status, byte_count, vendor_error);
+    if (is_oldest_send_signaled() || status != CompletionStatus::Success)
+      return report_oldest_send(status, byte_count, vendor_error);
     send_queue_.retire_oldest();
+  }
+  // While there is one.
+  bool is_oldest_send_signaled() {
+    return init_.signal_all || has_flag(send_queue_.at(send_queue_.retired()).flags, SendFlags::Signaled);
   }
   // `recall` outlives its use here; null: nobody reads the memory of requests but this device.
   void set_recall(RequestRecall* recall) { recall_ = recall; }

@@ -158,7 +158,8 @@ bool Transport::take_short(Instant now) {
   in.pop();
   in.pass_padding();  // the next look is where the next record would be
   taken_ = *send;
-  const bool waits = !send->acknowledges || link_.qp.send_queue().has_one();
+  const bool waits =
+      !send->acknowledges || (link_.qp.send_queue().has_one() && !link_.qp.is_oldest_send_signaled());
   if (!waits) catch_up(now);
   if (waits || reads()) responder_.finish_short(now, send->length);
   return true;

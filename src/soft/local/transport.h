@@ -53,9 +53,9 @@ class Transport final : private core::RequestRecall {
   // One bounded turn over what the peer wrote, whose room goes back to it. True when anything was there. A turn that
   // found nothing makes owed acknowledgements due: call it again only after the application had a chance to answer.
   bool handle_records(Instant now);
-  // Instead of a turn, where one waits: takes a short SEND that came. Its room and, of one request, that it is
-  // acknowledged wait for catch_up(), of which the next turn is one: of several, and where there is room for one alone,
-  // who posts next wants to know. False: nothing happened, ask handle_records().
+  // Instead of a turn, where one waits: takes a short SEND that came. Its room waits for catch_up(), of which the next
+  // turn is one; so does what it acknowledges, where nobody is to hear of that: of one request alone that is not
+  // signaled, with room for another. False: nothing happened, ask handle_records().
   bool take_short(Instant now);
   void catch_up(Instant now);
   // What is owed does not wait for a turn that finds nothing.
