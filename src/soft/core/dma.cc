@@ -2,7 +2,7 @@
 #include "soft/core/dma.h"
 
 #ifdef __SSE2__
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include <algorithm>
@@ -48,19 +48,42 @@ void copy_past(std::byte* to, const std::byte* from, std::size_t n) { copy_in(to
 void end_copies_past() {}
 #else
 #ifdef __SSE2__
-// Line by line of what is written, from its first whole one on; the rest is still to be copied. `put` stores 16 bytes.
+constexpr std::size_t kLine = 64;
+
+// Whole lines, of which each begins at a line's beginning where it is written. `put` stores 16 bytes.
 template <class Put>
-void copy_lines(std::byte*& to, const std::byte*& from, std::size_t& n, Put put) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t front = std::min(n, -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1));
-  std::memcpy(to, from, front);
-  for (to += front, from += front, n -= front; n >= kLine; to += kLine, from += kLine, n -= kLine) {
+void copy_lines(std::byte* to, const std::byte* from, std::size_t n, Put put) {
+  for (; n != 0; n -= kLine, to += kLine, from += kLine) {
     const auto* const in = reinterpret_cast<const __m128i*>(from);
     auto* const out = reinterpret_cast<__m128i*>(to);
     const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
     const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
     put(out, a), put(out + 1, b), put(out + 2, c), put(out + 3, d);
   }
+}
+void copy_into_cache(std::byte* to, const std::byte* from, std::size_t n) {
+  copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_store_si128(out, in); });
+}
+void copy_past_cache(std::byte* to, const std::byte* from, std::size_t n) {
+  copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_stream_si128(out, in); });
+}
+// Half the stores.
+[[gnu::target("avx")]] void copy_into_cache_by_halves(std::byte* to, const std::byte* from, std::size_t n) {
+  for (; n != 0; n -= kLine, to += kLine, from += kLine) {
+    const auto* const in = reinterpret_cast<const __m256i*>(from);
+    auto* const out = reinterpret_cast<__m256i*>(to);
+    const __m256i a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1);
+    _mm256_store_si256(out, a), _mm256_store_si256(out + 1, b);
+  }
+}
+// All but what is left of the last line, which is still to be copied.
+template <class Lines>
+void copy_from_first_line(std::byte*& to, const std::byte*& from, std::size_t& n, Lines copy) {
+  const std::size_t front = std::min(n, -reinterpret_cast<std::uintptr_t>(to) & (kLine - 1));
+  std::memcpy(to, from, front);
+  const std::size_t lines = (n - front) & ~(kLine - 1);
+  copy(to + front, from + front, lines);
+  to += front + lines, from += front + lines, n -= front + lines;
 }
 
 // What does not fit into the nearest cache memcpy() copies by one instruction, and nothing behind that begins before
@@ -72,8 +95,10 @@ constexpr std::size_t kMostByLines = std::size_t{128} << 10;
 void copy(std::byte* to, const std::byte* from, std::size_t n) {
   if (n == 8) return static_cast<void>(std::memcpy(to, from, 8));
 #ifdef __SSE2__
-  if (n >= kLeastByLines && n <= kMostByLines)
-    copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_store_si128(out, in); });
+  if (n >= kLeastByLines && n <= kMostByLines) {
+    static const bool by_halves = __builtin_cpu_supports("avx") != 0;
+    copy_from_first_line(to, from, n, by_halves ? copy_into_cache_by_halves : copy_into_cache);
+  }
 #endif
   std::memcpy(to, from, n);
 }
@@ -84,7 +109,7 @@ void copy_out(std::byte* to, const std::byte* from, std::size_t n) { copy(to, fr
 // where one of them met memory that is not there: for whoever sees what is stored after it they are all done.
 void copy_past(std::byte* to, const std::byte* from, std::size_t n) {
 #ifdef __SSE2__
-  copy_lines(to, from, n, [](__m128i* out, __m128i in) { _mm_stream_si128(out, in); });
+  copy_from_first_line(to, from, n, copy_past_cache);
 #endif
   std::memcpy(to, from, n);
 }
