@@ -44,4 +44,14 @@ inline bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const 
 // False when the memory is not there any more: then a part was stored at most.
 [[nodiscard]] bool store(const PieceList& pieces, std::span<const std::byte> bytes, bool publish);
 
+// Both of a message that came whole, by the way that is mostly taken: the list has one entry. False: it says nothing
+// of the message, and what was stored does not count.
+[[nodiscard]] inline bool store_whole(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                                      std::span<const std::byte> bytes) {
+  if (sges.size() != 1 || bytes.size() > sges[0].length) [[unlikely]] return false;
+  const ScatterGather& sge = sges[0];
+  std::byte* const to = memory.find_local(sge.lkey, domain, sge.address, sge.length, Access::LocalWrite);
+  return to != nullptr && dma_write(to, bytes, true);
+}
+
 }  // namespace verbena::core

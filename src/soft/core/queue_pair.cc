@@ -119,7 +119,7 @@ void QueuePair::follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pus
 
 void QueuePair::report_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error) {
   const SendWqe& wqe = send_queue_.at(send_queue_.retired());
-  const bool wanted = init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled);
+  const bool wanted = is_signaled(wqe);
   const bool failed = status != CompletionStatus::Success;
   if (failed && recall_ != nullptr) recall_->recall();
   const std::uint64_t id = wqe.id;  // whoever posts may have its place

@@ -73,15 +73,14 @@ class QueuePair {
 
   // Outcome of the oldest request of the send queue, which leaves the queue.
   void complete_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error = 0) {
-    VERBENA_ASSERT(send_queue_.retired() != send_queue_.posted());
-    if (is_oldest_send_signaled() || status != CompletionStatus::Success)
+    const std::uint32_t oldest = send_queue_.retired();
+    VERBENA_ASSERT(oldest != send_queue_.posted());
+    if (is_signaled(send_queue_.at(oldest)) || status != CompletionStatus::Success)
       return report_oldest_send(status, byte_count, vendor_error);
     send_queue_.retire_oldest();
   }
   // While there is one.
-  bool is_oldest_send_signaled() {
-    return init_.signal_all || has_flag(send_queue_.at(send_queue_.retired()).flags, SendFlags::Signaled);
-  }
+  bool is_oldest_send_signaled() { return is_signaled(send_queue_.at(send_queue_.retired())); }
   // `recall` outlives its use here; null: nobody reads the memory of requests but this device.
   void set_recall(RequestRecall* recall) { recall_ = recall; }
   // Outcome of a receive that was taken. `write` and `wakes`: see CompletionQueue::push().
@@ -111,6 +110,7 @@ class QueuePair {
   void raise(AsyncEventType type) { events_.of_qp(type, qpn_); }
 
  private:
+  bool is_signaled(const SendWqe& wqe) const { return init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled); }
   void report_oldest_send(CompletionStatus status, std::uint32_t byte_count, std::uint32_t vendor_error);
   void follow_up(const CompletionQueue& cq, CompletionQueue::Pushed pushed);
   void apply(const QueuePairAttributes& values, AttributeMask mask);

@@ -24,7 +24,8 @@ std::uint64_t total_length(std::span<const ScatterGather> sges) {
 void copy_inline(std::byte* to, std::span<const ScatterGather> sges) {
   for (const ScatterGather& sge : sges) {
     if (sge.length == 0) continue;
-    std::memcpy(to, reinterpret_cast<const void*>(sge.address), sge.length);
+    const auto* const from = reinterpret_cast<const std::byte*>(sge.address);
+    sge.length == 8 ? std::memcpy(to, from, 8) : std::memcpy(to, from, sge.length);  // mostly 8
     to += sge.length;
   }
 }

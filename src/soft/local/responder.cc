@@ -64,11 +64,7 @@ bool Responder::store_short(std::uint32_t number, std::span<const std::byte> pay
     if (!qp.take_receive(receive_, receive_sges_)) return false;
     qp.open_receive = {true, receive_.id};
   }
-  if (receive_.sge_count != 1 || payload.size() > receive_.length) return false;
-  const ScatterGather& sge = receive_sges_[0];
-  std::byte* const to =
-      link_.memory.find_local(sge.lkey, qp.receive_pd(), sge.address, sge.length, Access::LocalWrite);
-  return to != nullptr && core::dma_write(to, payload, true);
+  return core::store_whole(link_.memory, qp.receive_pd(), {receive_sges_.data(), receive_.sge_count}, payload);
 }
 
 void Responder::finish_short(Instant now, std::uint32_t length) {

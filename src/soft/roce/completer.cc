@@ -27,7 +27,7 @@ void Completer::start() {
   state_.window.reset(link_.config, link_.mtu(), most, static_cast<std::uint32_t>(link_.random.below(256)));
 }
 
-SendWqe* Completer::oldest_started() {
+inline SendWqe* Completer::oldest_started() {
   core::SendQueue& queue = link_.qp.send_queue();
   if (queue.retired() == queue.posted()) return nullptr;
   SendWqe& wqe = queue.at(queue.retired());
@@ -70,9 +70,7 @@ void Completer::handle(Instant now, const wire::Packet& packet) {
   settle();
 }
 
-void Completer::complete_oldest() {
-  core::SendQueue& queue = link_.qp.send_queue();
-  const SendWqe& wqe = queue.at(queue.retired());
+inline void Completer::complete_oldest(const SendWqe& wqe) {
   link_.counters.count_sent(wqe.opcode, wqe.length);
   const bool fetched = wqe.is_read_or_atomic();
   link_.qp.complete_oldest_send(CompletionStatus::Success, fetched ? wqe.length : 0);
@@ -122,7 +120,7 @@ bool Completer::acknowledge_before(Instant now, Psn end) {
     }
     reached = wqe->first_psn + wqe->packets;
     if (wqe->is_read_or_atomic() && state_.reads_out != 0) --state_.reads_out;
-    complete_oldest();
+    complete_oldest(*wqe);
   }
   advance_unacked(now, reached);
   return complete;
@@ -280,7 +278,7 @@ void Completer::handle_read_response(Instant now, const wire::Packet& packet) {
   if (!store(pieces, packet.payload)) return fail_oldest(CompletionStatus::LocalProtectionError);
   if (packet.info().last && state_.reads_out != 0) --state_.reads_out;
   const bool done = at + 1 == wqe->packets;
-  if (done) complete_oldest();
+  if (done) complete_oldest(*wqe);
   advance_unacked(now, psn + 1);
 }
 
@@ -321,7 +319,7 @@ void Completer::handle_atomic_response(Instant now, const wire::Packet& packet) 
   std::memcpy(value.data(), &packet.atomic_original, 8);
   if (!store(pieces, value)) return fail_oldest(CompletionStatus::LocalProtectionError);
   if (state_.reads_out != 0) --state_.reads_out;
-  complete_oldest();
+  complete_oldest(*wqe);
   advance_unacked(now, psn + 1);
 }
 

@@ -40,13 +40,13 @@ class Completer {
   // (implied NAK).
   bool acknowledge_before(Instant now, Psn end);
   void advance_unacked(Instant now, Psn to);
-  void complete_oldest();
+  [[gnu::always_inline]] void complete_oldest(const core::SendWqe& wqe);
   [[gnu::cold]] void go_back();
   [[gnu::cold]] void go_back_after_loss();
   [[gnu::cold]] void go_back_for_nak();
   void note_progress(Instant now);
   [[gnu::cold]] void fail_oldest(CompletionStatus status);
-  core::SendWqe* oldest_started();
+  [[gnu::always_inline]] core::SendWqe* oldest_started();
   bool is_outstanding(Psn psn) const;
   bool read_response_fits(const core::SendWqe& wqe, const wire::Packet& packet, std::uint32_t* bytes) const;
 

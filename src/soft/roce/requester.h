@@ -60,11 +60,11 @@ class Requester {
   bool leaves_in_order() const;
   bool is_short(const core::SendWqe& wqe, Short& request) const;
   bool is_short(const SendRequest& posted, Short& request) const;
-  static bool is_alike(const core::SendWqe& wqe, const Short& request);
-  bool find_payload(const core::SendWqe& wqe, Short& request) const;
+  [[gnu::always_inline]] static bool is_alike(const core::SendWqe& wqe, const Short& request);
+  [[gnu::always_inline]] bool find_payload(const core::SendWqe& wqe, Short& request) const;
   bool find_payload(const ScatterGather& sge, Short& request) const;
   bool add_short(Short& request, Train& train) const;
-  void begin_short(core::SendWqe& wqe, bool first);
+  [[gnu::always_inline]] void begin_short(core::SendWqe& wqe, bool first);
   void note_shorts(Instant now, std::uint32_t count, std::size_t bytes);
   enum class Shorts : std::uint8_t { None, Some, NoRoom };  // NoRoom: in this train, for one that is short
   Shorts emit_shorts(Instant now, const Room& room, Train& train);

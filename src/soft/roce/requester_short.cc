@@ -53,13 +53,13 @@ bool Requester::is_short(const SendWqe& wqe, Short& request) const {
 }
 
 // Behind `request`, which left: but for number and payload its packet is the same.
-bool Requester::is_alike(const SendWqe& wqe, const Short& request) {
+inline bool Requester::is_alike(const SendWqe& wqe, const Short& request) {
   return request.packet.bth.opcode == wire::Opcode::RcSendOnly && wqe.opcode == SendOpcode::Send && !wqe.started &&
          wqe.length == request.payload.size && wqe.sge_count == 1 && !has_flag(wqe.flags, SendFlags::Fence) &&
          has_flag(wqe.flags, SendFlags::Solicited) == has_flag(request.flags, SendFlags::Solicited);
 }
 
-bool Requester::find_payload(const SendWqe& wqe, Short& request) const {
+inline bool Requester::find_payload(const SendWqe& wqe, Short& request) const {
   core::SendQueue& queue = link_.qp.send_queue();
   if (!has_flag(wqe.flags, SendFlags::Inline)) return find_payload(queue.sges(state_.current)[0], request);
   request.payload.data = queue.inline_data(state_.current).data();
@@ -88,7 +88,7 @@ bool Requester::add_short(Short& request, Train& train) const {
 }
 
 // It takes the next place in the window; `first` of its train or not.
-void Requester::begin_short(SendWqe& wqe, bool first) {
+inline void Requester::begin_short(SendWqe& wqe, bool first) {
   wqe.started = true;
   wqe.first_psn = state_.next;
   wqe.packets = 1;

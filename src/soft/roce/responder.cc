@@ -112,9 +112,8 @@ bool Responder::opens_sends(const wire::Packet& packet) const {
 // The rest of handle(): what is not the same of each. What was taken before another check failed is there when it is
 // handled by itself.
 bool Responder::take_send(const wire::Packet& packet) {
-  const std::size_t bytes = packet.payload.size();
-  if (!take_receive() || bytes > receive_.length || !find_receive_pieces(0, bytes) ||
-      !core::store(pieces_, packet.payload, true))
+  if (!take_receive() || !core::store_whole(link_.memory, link_.qp.receive_pd(),
+                                            {receive_sges_.data(), receive_.sge_count}, packet.payload))
     return false;
   nak_said_ = rnr_said_ = false;
   expected_ = packet.bth.psn + 1;

@@ -121,11 +121,13 @@ bool Train::add_next(const Piece& payload) {
   std::byte* const frame = next(last.size());
   if (!copy({&payload, 1}, frame + wire::kBthBytes)) return false;
   wire::emit_next_bth(last.first<wire::kBthBytes>(), std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
-  std::memset(frame + last.size() - wire::kIcrcBytes - pad, 0, pad);
+  if (pad != 0) std::memset(frame + last.size() - wire::kIcrcBytes - pad, 0, pad);
   make_icrc();
   leave_icrc_open({frame, last.size()});
-  reserve(last.size());
-  count_datagram(last.size());
+  arena_used_ += last.size();
+  pieces_.back().size += last.size();  // the last one ends it
+  total_bytes_ += last.size();
+  ++datagrams_;
   return true;
 }
 
