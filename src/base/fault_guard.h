@@ -48,7 +48,7 @@ inline constexpr bool kCopiesWords = true;
 // 8 bytes; if they are aligned by one access, an acquire or a release. False: as run(). See shared_word.h.
 [[nodiscard]] inline bool load_word(const std::byte* from, std::uint64_t& value) {
   std::uint64_t loaded;
-  asm volatile goto(
+  asm volatile inline goto(
       "1: movq (%1), %0\n"
       "2:\n"
       ".pushsection verbena_guarded, \"aR?\"\n"
@@ -68,7 +68,7 @@ gone:
   return false;
 }
 [[nodiscard]] inline bool store_word(std::byte* to, std::uint64_t value) {
-  asm goto(
+  asm inline goto(
       "1: movq %1, (%0)\n"
       "2:\n"
       ".pushsection verbena_guarded, \"aR?\"\n"

@@ -148,7 +148,7 @@ class BasicClaimer {
     memory_.fence();
     return stands(slot, rkey);
   }
-  bool stands(std::uint32_t slot, RKey rkey) const {
+  [[gnu::always_inline]] bool stands(std::uint32_t slot, RKey rkey) const {
     std::uint64_t grant = 0;
     return memory_.try_load_grant(slot, grant) && (grant & ~kHeavy) == rkey.value();
   }

@@ -44,7 +44,7 @@ struct Link {
 
   core::PdId pd() const { return qp.init().pd; }
   // What the peer granted under that key. Nothing, and it is asked for when it is time.
-  const PeerRegion* granted(RKey rkey) {
+  [[gnu::always_inline]] const PeerRegion* granted(RKey rkey) {
     return reaches_regions() ? peer_regions->find(rkey, *channel->regions) : nullptr;
   }
   // Likewise, of a payload that the peer named. `first`: not in what follows of the same message.
