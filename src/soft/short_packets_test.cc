@@ -330,6 +330,21 @@ TEST_F(ManySends, arrive_once_and_in_order_and_owe_one_acknowledgement) {
   EXPECT_EQ(b.nic.counters().sent_pkts, 1u);
 }
 
+TEST_F(ManySends, arrive_in_receives_of_several_segments) {
+  for (std::uint32_t i = 0; i < kSends; ++i) {
+    const std::uint32_t at = i * 64;
+    const std::array whole{b.at(at, kBytes)};
+    const std::array two{b.at(at, 5), b.at(at + 5, kBytes)};
+    const std::array three{b.at(at, 5), b.at(at + 5, 1), b.at(at + 6, kBytes - 6)};
+    const std::array<std::span<const ScatterGather>, 3> lists{three, whole, two};
+    const ReceiveRequest receive{i, lists[i % 3]};
+    ASSERT_TRUE(b.qp.queues->post_receive({&receive, 1}));
+  }
+  post_sends();
+  exchange_trains(keep);
+  expect_all_once_in_order();
+}
+
 TEST_F(ManySends, keep_what_neighbours_differ_in) {
   constexpr std::array kFlags{SendFlags::None, SendFlags::Solicited, SendFlags::Solicited | SendFlags::Inline,
                               SendFlags::Inline, SendFlags::Inline, SendFlags::None};

@@ -34,4 +34,11 @@ bool store(const PieceList& pieces, std::span<const std::byte> bytes, bool publi
   return true;
 }
 
+bool store_in_many(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                   std::span<const std::byte> bytes) {
+  PieceList pieces;
+  return find_many_pieces(memory, domain, sges, 0, bytes.size(), Access::LocalWrite, pieces) &&
+         store(pieces, bytes, true);
+}
+
 }  // namespace verbena::core

@@ -44,12 +44,15 @@ inline bool find_pieces(const MemoryTable& memory, PdId domain, std::span<const 
 // False when the memory is not there any more: then a part was stored at most.
 [[nodiscard]] bool store(const PieceList& pieces, std::span<const std::byte> bytes, bool publish);
 
-// Both of a message that came whole, by the way that is mostly taken: the list has one entry. False: it says nothing
-// of the message, and what was stored does not count.
+// Both, of a message that came whole: to the beginning of the list, which mostly has one entry. False where either says
+// so, and where that entry is wrong though the message is empty.
+[[nodiscard]] bool store_in_many(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
+                                 std::span<const std::byte> bytes);
 [[nodiscard]] inline bool store_whole(const MemoryTable& memory, PdId domain, std::span<const ScatterGather> sges,
                                       std::span<const std::byte> bytes) {
-  if (sges.size() != 1 || bytes.size() > sges[0].length) [[unlikely]] return false;
+  if (sges.size() != 1) [[unlikely]] return store_in_many(memory, domain, sges, bytes);
   const ScatterGather& sge = sges[0];
+  if (bytes.size() > sge.length) return false;
   std::byte* const to = memory.find_local(sge.lkey, domain, sge.address, sge.length, Access::LocalWrite);
   return to != nullptr && dma_write(to, bytes, true);
 }

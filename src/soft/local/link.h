@@ -53,9 +53,10 @@ struct Link {
   }
   bool reaches_regions() {
     if (channel->regions == nullptr || peer_leaves) return false;
-    if (peer_regions == nullptr) peer_regions = std::make_unique<PeerRegions>();
+    if (peer_regions == nullptr) [[unlikely]] make_peer_regions();
     return true;
   }
+  [[gnu::cold, gnu::noinline]] void make_peer_regions() { peer_regions = std::make_unique<PeerRegions>(); }
   void look_whether_peer_pulls() {
     if (!peer_pulls && channel->peer_memory != nullptr) peer_pulls = channel->peer_memory->is_granted();
   }

@@ -230,9 +230,14 @@ TEST(LocalTransport, what_the_short_way_finds_wrong_with_a_receive_the_long_one_
     pair.a.put(0, pattern(8));
     pair.a.send(1, 0, 8);
     pair.a.transport->emit(pair.now);
-    EXPECT_FALSE(pair.b.transport->take_short(pair.now));
+    EXPECT_EQ(pair.b.transport->take_short(pair.now), wrong == TwoPieces) << "which is not wrong";
     EXPECT_FALSE(pair.b.transport->take_short(pair.now)) << "again";
     pair.run();
+    if (wrong == TwoPieces) {
+      const Bytes sent = pattern(8);
+      EXPECT_TRUE(std::equal(sent.begin(), sent.begin() + 4, pair.b.data()));
+      EXPECT_TRUE(std::equal(sent.begin() + 4, sent.end(), pair.b.data() + 100));
+    }
     const Status expected = wrong == TwoPieces  ? Status::Success
                             : wrong == TooShort ? Status::RemoteInvalidRequest
                             : wrong == NoKey    ? Status::RemoteOperationError

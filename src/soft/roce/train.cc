@@ -125,7 +125,7 @@ bool Train::add_next(const Piece& payload) {
   make_icrc();
   leave_icrc_open({frame, last.size()});
   arena_used_ += last.size();
-  pieces_.back().size += last.size();  // the last one ends it
+  pieces_.back().size += last.size();  // which ends where the arena is used to
   total_bytes_ += last.size();
   ++datagrams_;
   return true;
