@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 
 #include "test_pair.h"
+#include "test_process.h"
 
 namespace verbena {
 namespace {
@@ -153,6 +155,24 @@ TEST(ShortMessages, what_is_no_request_behind_an_answer_is_carried_out_at_once_t
     ends.converse();
     ASSERT_TRUE(ends.near.pair.try_write_now({bytes, there.address, there.rkey})) << "round " << round;
   }
+}
+
+// The rest of a turn that was put off is the parent's, and in the child what it would write to is not there.
+TEST(ShortMessages, a_child_that_is_forked_behind_an_answer_ends_nothing_of_its_parent) {
+  auto ends = std::make_unique<Reaching>();
+  for (int round = 0; round < 20; ++round) {
+    ends->converse();
+    test::Process child([&](const auto&) {
+      const RemoteMemory there = ends->beside.memory.remote();
+      const std::array<std::byte, 8> bytes{};
+      static_cast<void>(ends->near.pair.try_write_now({bytes, there.address, there.rkey}));
+      for (int i = 0; i < 10; ++i) static_cast<void>(ends->near.poll());
+      ends->near.send();
+      ends.reset();
+    });
+    ASSERT_EQ(child.wait(), 0) << "round " << round;
+  }
+  ends->converse();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/cpu.h"
 #include "base/fault_guard.h"
 #include "base/shared_word.h"
 
@@ -96,8 +97,7 @@ void copy(std::byte* to, const std::byte* from, std::size_t n) {
   if (n == 8) return static_cast<void>(std::memcpy(to, from, 8));
 #ifdef __SSE2__
   if (n >= kLeastByLines && n <= kMostByLines) {
-    static const bool by_halves = __builtin_cpu_supports("avx") != 0;
-    copy_from_first_line(to, from, n, by_halves ? copy_into_cache_by_halves : copy_into_cache);
+    copy_from_first_line(to, from, n, cpu::kHasAvx ? copy_into_cache_by_halves : copy_into_cache);
   }
 #endif
   std::memcpy(to, from, n);
@@ -184,8 +184,7 @@ bool dma_write(std::byte* to, std::span<const std::byte> from, bool publish) {
   return from.empty() || fault_guard::run([=] { store(to, from, publish); });
 }
 
-bool dma_read(std::byte* to, std::span<const std::byte> from) {
-  if (fault_guard::kCopiesWords && from.size() == kWordBytes) return fault_guard::copy_word(to, from.data());
+bool dma_read_bytes(std::byte* to, std::span<const std::byte> from) {
   const bool whole = from.empty() || fault_guard::run([=] { copy_out(to, from.data(), from.size()); });
   shared_order::acquire();
   return whole;

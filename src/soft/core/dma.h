@@ -16,6 +16,8 @@
 #include <optional>
 #include <span>
 
+#include "base/fault_guard.h"
+
 namespace verbena::core {
 
 // Consecutive bytes of memory.
@@ -34,7 +36,11 @@ struct Piece {
 [[nodiscard]] bool dma_write_past_cache(std::byte* to, std::span<const Piece> from);
 
 // Application memory into a private copy; the memory may be changing meanwhile.
-[[nodiscard]] bool dma_read(std::byte* to, std::span<const std::byte> from);
+[[nodiscard]] bool dma_read_bytes(std::byte* to, std::span<const std::byte> from);
+[[nodiscard]] inline bool dma_read(std::byte* to, std::span<const std::byte> from) {
+  if (fault_guard::kCopiesWords && from.size() == 8) return fault_guard::copy_word(to, from.data());
+  return dma_read_bytes(to, from);
+}
 
 // Atomics on 8-byte aligned application memory in host byte order; atomic with respect to the CPU as well
 //

@@ -119,7 +119,7 @@ bool Train::add_next(const Piece& payload) {
   VERBENA_ASSERT(last.size() == wire::kBthBytes + payload.size + pad + wire::kIcrcBytes);
   if (!fits(last.size())) return false;
   std::byte* const frame = next(last.size());
-  if (!copy({&payload, 1}, frame + wire::kBthBytes)) return false;
+  if (!core::dma_read(frame + wire::kBthBytes, {payload.data, payload.size})) return false;
   wire::emit_next_bth(last.first<wire::kBthBytes>(), std::span<std::byte, wire::kBthBytes>{frame, wire::kBthBytes});
   if (pad != 0) std::memset(frame + last.size() - wire::kIcrcBytes - pad, 0, pad);
   make_icrc();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/wire/bth.h"
 
-#include <cstring>
-
 #include "base/byte_order.h"
 
 namespace verbena::wire {
@@ -33,12 +31,6 @@ void emit_bth(const Bth& bth, std::span<std::byte, kBthBytes> to) {
                          (bth.destination.value() & 0xffffff));
   store_be32(&to[8],
              at(bth.ack_request, 31) | at(bth.reserved_byte8 & 0x7fu, 24) | (bth.psn.value() & Psn::kMask));
-}
-
-void emit_next_bth(std::span<const std::byte, kBthBytes> last, std::span<std::byte, kBthBytes> to) {
-  std::memcpy(&to[0], &last[0], 8);
-  const std::uint32_t third = load_be32(&last[8]);
-  store_be32(&to[8], (third & ~Psn::kMask) | ((third + 1) & Psn::kMask));
 }
 
 }  // namespace verbena::wire

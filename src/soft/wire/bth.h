@@ -14,8 +14,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
+#include "base/byte_order.h"
 #include "soft/wire/drop_reason.h"
 #include "soft/wire/opcode.h"
 #include "verbena/base/ids.h"
@@ -43,6 +45,10 @@ struct Bth {
 DropReason parse_bth(std::span<const std::byte, kBthBytes> from, Bth& out);
 void emit_bth(const Bth& bth, std::span<std::byte, kBthBytes> to);
 // The same as `last`, but for the number, which is the following.
-void emit_next_bth(std::span<const std::byte, kBthBytes> last, std::span<std::byte, kBthBytes> to);
+inline void emit_next_bth(std::span<const std::byte, kBthBytes> last, std::span<std::byte, kBthBytes> to) {
+  std::memcpy(&to[0], &last[0], 8);
+  const std::uint32_t third = load_be32(&last[8]);
+  store_be32(&to[8], (third & ~Psn::kMask) | ((third + 1) & Psn::kMask));
+}
 
 }  // namespace verbena::wire

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/byte_order.h"
+#include "base/cpu.h"
 #include "soft/wire/ip.h"
 #include "soft/wire/opcode.h"
 
@@ -20,20 +21,11 @@ constexpr std::uint32_t kPolynomial = 0xedb88320;
 // Of an IPv4 datagram, what follows the identification up to the UDP payload.
 constexpr std::size_t kBytesAfterIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
-bool has_avx() {
-#if defined(__x86_64__)
-  static const bool yes = __builtin_cpu_supports("avx") != 0;
-  return yes;
-#else
-  return false;
-#endif
-}
-
 // ISA-L returns with the upper halves of the vector registers in use, which slows every SSE instruction that
 // follows.
-void leave_vector_code() {
+[[gnu::always_inline]] inline void leave_vector_code() {
 #if defined(__x86_64__)
-  if (has_avx()) {
+  if (cpu::kHasAvx) {
     asm volatile("vzeroupper" ::
                      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
                        "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
@@ -192,9 +184,6 @@ std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<
                       bool dont_fragment) {
   return IcrcStart(path, dont_fragment).over(identification, covered.size() + kIcrcBytes, covered);
 }
-
-void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
-std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_be32(from)); }
 
 IcrcVerdict IcrcVerifier::check(const Path& path, std::optional<std::uint16_t> identification,
                                 std::span<const std::byte> datagram, std::uint16_t* found,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/byte_order.h"
 #include "soft/wire/path.h"
 
 namespace verbena::wire {
@@ -37,8 +38,8 @@ std::uint32_t icrc_extend(std::uint32_t crc, std::span<const std::byte> bytes);
 std::uint32_t icrc_of(const Path& path, std::uint16_t identification, std::span<const std::byte> covered,
                       bool dont_fragment = true);
 // Least significant byte first.
-void store_icrc(std::byte* to, std::uint32_t crc);
-std::uint32_t load_icrc(const std::byte* from);
+inline void store_icrc(std::byte* to, std::uint32_t crc) { store_be32(to, __builtin_bswap32(crc)); }
+inline std::uint32_t load_icrc(const std::byte* from) { return __builtin_bswap32(load_be32(from)); }
 
 // How a received ICRC was found right.
 enum class IcrcVerdict : std::uint8_t {
