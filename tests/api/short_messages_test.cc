@@ -146,6 +146,23 @@ TEST(ShortMessages, what_is_posted_behind_an_answer_goes_straight_to_memory_at_o
   }
 }
 
+TEST(ShortMessages, what_is_gathered_behind_an_answer_goes_straight_to_memory_when_it_leaves) {
+  Reaching ends;
+  if (!ends.reaches) GTEST_SKIP() << "memory is not shared";
+  ProgressEngine engine = must(ProgressEngine::create(ends.near.device));
+  for (int round = 0; round < 200; ++round) {
+    ends.converse();
+    const std::uint64_t before = ends.near.count("direct_requests");
+    {
+      const ProgressEngine::Gathered together(engine);
+      ends.near.write(ends.beside.memory.remote());
+      ASSERT_EQ(ends.near.count("direct_requests"), before) << "round " << round;
+    }
+    ASSERT_EQ(ends.near.count("direct_requests"), before + 1) << "round " << round;
+    ends.poll(ends.near);
+  }
+}
+
 TEST(ShortMessages, what_is_no_request_behind_an_answer_is_carried_out_at_once_too) {
   Reaching ends;
   if (!ends.reaches) GTEST_SKIP() << "memory is not shared";

@@ -442,6 +442,7 @@ void HostDevice::gather_kicks(bool on) {
   }
   if (gather_depth_ == 0 || --gather_depth_ != 0) return;  // attached to its engine only since
   gatherer_.store({}, std::memory_order_relaxed);
+  gathered_records_ = 0;
   drive_while_rung();
 }
 
