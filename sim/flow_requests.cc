@@ -95,7 +95,8 @@ void Flow::note_first_packet(Operation& op, std::uint64_t number) {
 bool Flow::place_in_sequence(std::uint64_t sequence, std::uint32_t packets) {
   if (sequence > cursor_ && sequence > acked_)
     return fail("go-back-N", "a packet that was to be sent again was left out", find(sequence));
-  if (sequence != cursor_) without_ack_request_ = 0;
+  // What was acknowledged, as a copy that came late can be, needs no request for it.
+  if (sequence != cursor_ || sequence <= acked_) without_ack_request_ = 0;
   cursor_ = sequence + packets;
   if (sequence < next_) ++retransmitted_;
   if (cursor_ <= next_) return true;

@@ -226,5 +226,13 @@ TEST(Faults, f26_wraps_of_sequence_numbers_and_time_are_invisible) {
     }
 }
 
+// Found among many.
+TEST(Faults, seeds_that_once_failed_pass) {
+  // A packet that asks for no acknowledgement meets no receive; a copy of it does, and is acknowledged meanwhile.
+  constexpr std::uint64_t kAcknowledgedWhileNotReady = 773'079'768;
+  const RunResult result = run(options_for_seed(kAcknowledgedWhileNotReady));
+  EXPECT_TRUE(result.ok()) << result.failed_oracle << ": " << result.detail;
+}
+
 }  // namespace
 }  // namespace verbena::sim
