@@ -183,7 +183,11 @@ void Nic::handle_local_timeout(Instant now, Qp& qp) {
     }
     return qp.local->transport.handle_timeout(now);
   }
-  if (qp.local->waits_until > now || qp.state() != QueuePairState::Rts) return;
+  if (qp.local->waits_until > now) return;
+  if (qp.state() != QueuePairState::Rts) {  // from there on it waits anew
+    qp.local->waits_until = Instant::never();
+    return;
+  }
   ++counters_.retry_exceeded_err;
   qp.complete_oldest_send(CompletionStatus::RetryExceeded, 0);
   qp.enter_error(std::nullopt);

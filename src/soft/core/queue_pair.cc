@@ -71,6 +71,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask 
   }
   apply(values, mask);
   attributes_.state = to;
+  if (to != QueuePairState::Sqd) drained_said_ = false;
   state_.store(to, std::memory_order_release);
   if (to == QueuePairState::Reset) {
     send_queue_.clear();

@@ -108,6 +108,12 @@ class QueuePair {
   OpenReceive open_receive;
 
   void raise(AsyncEventType type) { events_.of_qp(type, qpn_); }
+  // In SQD, until say_drained(): that all which was started has ended.
+  bool drains() const { return state() == QueuePairState::Sqd && !drained_said_; }
+  void say_drained() {
+    drained_said_ = true;
+    if (attributes_.sq_drained_event) raise(AsyncEventType::SqDrained);
+  }
 
  private:
   bool is_signaled(const SendWqe& wqe) const { return init_.signal_all || has_flag(wqe.flags, SendFlags::Signaled); }
@@ -125,6 +131,7 @@ class QueuePair {
   SendQueue send_queue_;
   ReceiveQueue receive_queue_;
   RequestRecall* recall_ = nullptr;
+  bool drained_said_ = false;
 };
 
 CompletionOpcode completion_opcode(SendOpcode opcode);

@@ -3,6 +3,7 @@
 // one number up to which all is done, or why it is not. Bounded, whatever the peer does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,16 +24,22 @@ struct Fetch {
 
 class Answers {
  public:
-  void reset(std::size_t max_fetches) {
+  void clear() {
+    const std::size_t most = max_fetches_;
     *this = {};
-    max_fetches_ = max_fetches;
+    max_fetches_ = most;
   }
-  void clear() { reset(max_fetches_); }
+  // From now on. What is to be answered stays.
+  void limit_fetches(std::size_t most) { max_fetches_ = most; }
 
   bool can_fetch() const { return count_ < max_fetches_; }
   // Its answer says as much as what was owed before it.
   void push(const Fetch& fetch) {
-    if (ring_.empty()) ring_.resize(max_fetches_);
+    if (ring_.size() < max_fetches_) {
+      std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(head_), ring_.end());
+      head_ = 0;
+      ring_.resize(max_fetches_);
+    }
     ring_[(head_ + count_++) % ring_.size()] = fetch;
     settle();
   }

@@ -32,12 +32,14 @@ bool Responder::is_agreed(Placement placement) const {
 }
 
 void Responder::start() {
-  const QueuePairAttributes& a = link_.qp.attributes();
   expected_ = 0;
   open_ = not_ready_ = false;
   receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
-  answers_.reset(a.max_dest_rd_atomic);
+  answers_.clear();
+  follow_limits();
 }
+
+void Responder::follow_limits() { answers_.limit_fetches(link_.qp.attributes().max_dest_rd_atomic); }
 
 const RequestHead* Responder::read(std::uint16_t kind, std::span<const std::byte> record) {
   const bool honest = !open_ && parse(kind, record, request_) && is_agreed(request_.placement);

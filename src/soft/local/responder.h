@@ -15,6 +15,8 @@ class Responder {
   Responder(Link& link, Answers& answers) : link_(link), answers_(answers) {}
 
   void start();  // at RTR
+  // How many READs and atomics may wait for their answers is changed in SQD.
+  void follow_limits();
   void stop() { answers_.clear(); }
 
   // `record`: in shared memory. Reads the head of a request, until the next is read. Null: no honest peer says that.

@@ -25,8 +25,7 @@ bool Transport::writes() const {
 
 void Transport::handle_state(QueuePairState before) {
   const QueuePairState state = link_.qp.state();
-  if (state != QueuePairState::Sqd) drained_said_ = false;
-  if (state == before) return;
+  if (state == before) return responder_.follow_limits();
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();
@@ -308,11 +307,10 @@ void Transport::handle_doorbell() {
 
 // in SQD everything that was started has ended.
 void Transport::check_drained() {
-  if (link_.qp.state() != QueuePairState::Sqd || drained_said_) return;
+  if (!link_.qp.drains()) return;
   core::SendQueue& queue = link_.qp.send_queue();
   if (queue.retired() != queue.posted() && queue.at(queue.retired()).started) return;
-  drained_said_ = true;
-  if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
+  link_.qp.say_drained();
 }
 
 bool Transport::ready(Instant now) {

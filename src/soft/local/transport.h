@@ -147,7 +147,6 @@ class Transport final : private core::RequestRecall {
   bool broken_ = false;
   bool peer_ended_ = false;
   bool answers_first_ = true;  // of two that want the room
-  bool drained_said_ = false;
   bool established_said_ = false;
   bool first_request_awaited_ = false;
 };

@@ -23,10 +23,15 @@ void Responder::start() {
   receive_sges_.assign(std::max(link_.qp.max_receive_segments(), 1u), {});
   received_ = 0;
   resources_ = {};
-  max_resources_ = a.max_dest_rd_atomic;
   next_resource_ = 0;
   conversation_ = {};
-  responses_.reset(2 * std::size_t{a.max_dest_rd_atomic} + 4);
+  responses_.reset();
+  follow_limits();
+}
+
+void Responder::follow_limits() {
+  max_resources_ = link_.qp.attributes().max_dest_rd_atomic;
+  responses_.make_room(2 * max_resources_ + 4);
 }
 
 void Responder::handle(Instant now, const wire::Packet& packet) {
@@ -194,7 +199,11 @@ void Responder::execute_write(const wire::Packet& packet) {
 }
 
 void Responder::remember(const Resource& resource) {
-  if (resources_.empty()) resources_.resize(max_resources_);
+  if (resources_.size() < max_resources_) {
+    std::rotate(resources_.begin(), resources_.begin() + static_cast<std::ptrdiff_t>(next_resource_), resources_.end());
+    next_resource_ = resources_.size();
+    resources_.resize(max_resources_);
+  }
   resources_[next_resource_] = resource;
   next_resource_ = (next_resource_ + 1) % resources_.size();
 }

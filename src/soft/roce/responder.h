@@ -17,6 +17,8 @@ class Responder {
   explicit Responder(Link& link) : link_(link) {}
 
   void start();  // at RTR
+  // How many READs and atomics may wait for their answers is changed in SQD.
+  void follow_limits();
   void stop() { responses_.clear(); }
 
   void handle(Instant now, const wire::Packet& packet);

@@ -32,11 +32,9 @@ struct Response {
 // as much.
 class ResponseQueue {
  public:
-  void reset(std::size_t capacity) {
-    ring_ = {};
-    capacity_ = capacity;
-    head_ = count_ = 0;
-  }
+  void reset() { *this = {}; }
+  // For at least so many.
+  void make_room(std::size_t capacity) { capacity_ = std::max(capacity_, capacity); }
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == capacity_; }
   std::size_t size() const { return count_; }

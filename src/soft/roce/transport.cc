@@ -20,8 +20,7 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
   link_.icrc_start = wire::IcrcStart(path);
   link_.source_index = source_index;
   link_.trains_arrive_whole = path.destination.is_loopback();
-  if (state != QueuePairState::Sqd) drained_said_ = false;
-  if (state == before) return;
+  if (state == before) return responder_.follow_limits();
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();
@@ -86,12 +85,11 @@ void Transport::handle_doorbell() {
 
 // in SQD everything that was started has ended.
 void Transport::check_drained() {
-  if (link_.qp.state() != QueuePairState::Sqd || drained_said_ || send_.anything_sent()) return;
+  if (!link_.qp.drains() || send_.anything_sent()) return;
   core::SendQueue& queue = link_.qp.send_queue();
   // All that left is acknowledged, but the message is not at its end.
   if (queue.retired() != queue.posted() && queue.at(queue.retired()).started) return;
-  drained_said_ = true;
-  if (link_.qp.attributes().sq_drained_event) link_.qp.raise(AsyncEventType::SqDrained);
+  link_.qp.say_drained();
 }
 
 Transport::Outlook Transport::outlook(Instant now) {

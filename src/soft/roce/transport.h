@@ -71,7 +71,6 @@ class Transport {
   Completer completer_;
   Responder responder_;
   bool sent_requests_ = false;
-  bool drained_said_ = false;
   bool established_said_ = false;
   bool first_request_awaited_ = false;
 };
