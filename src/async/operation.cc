@@ -106,9 +106,10 @@ void Operation::end() {
   call_(*this);
 }
 
+// What it captured may end this operation as it goes, which then calls nothing.
 void Operation::drop_callback() {
-  if (destroy_ != nullptr) destroy_(*this);
-  call_ = destroy_ = nullptr;
+  call_ = nullptr;
+  if (const auto destroy = std::exchange(destroy_, nullptr)) destroy(*this);
 }
 
 void Operation::fail(Error error) {

@@ -99,7 +99,8 @@ Result<void> ReceivePoolState::on_low(std::uint32_t limit, std::function<void()>
     return Error(ErrorCode::InvalidArgument, "watch a receive pool for fewer than " + std::to_string(limit) +
                                                  " receives: it holds " +
                                                  std::to_string(options_.max_receives));
-  on_low_ = limit != 0 ? std::move(f) : nullptr;
+  if (limit == 0) f = nullptr;
+  on_low_.swap(f);  // the one before may be all that holds this pool
   return device_.context().modify_srq(id_, limit);
 }
 

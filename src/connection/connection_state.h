@@ -40,7 +40,10 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
                       std::span<const std::byte> ours);
   Result<void> status() const;
 
-  Channel& channel() { return *channel_; }
+  Channel& channel() {
+    VERBENA_REQUIRE(channel_ != nullptr, "uses a Connection that was moved away while it was destroyed");
+    return *channel_;
+  }
   EngineState& engine() { return engine_; }
   AttachedDevice& device() { return device_; }
   ConnectionPhase phase() const { return phase_; }

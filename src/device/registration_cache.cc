@@ -127,6 +127,10 @@ Result<Registration> RegistrationCacheCore::acquire(std::span<std::byte> memory)
                  "register " + std::to_string(memory.size()) + " bytes in the cache: not all of them are mapped");
   if (auto ok = make_room(memory.size(), dropped); !ok) return ok.error();
   auto made = domain_.register_memory(memory, options_.access);
+  if (!made && made.error().code() == ErrorCode::ResourceExhausted && !dropped.empty()) {
+    dropped.clear();  // the device's own limit
+    made = domain_.register_memory(memory, options_.access);
+  }
   if (!made) return made.error();
   const auto region = std::make_shared<CachedRegion>();
   region->region = std::move(*made);
@@ -150,8 +154,9 @@ void RegistrationCacheCore::release(const Region& region) {
 void RegistrationCacheCore::forget(std::span<std::byte> memory) {
   if (memory.empty()) return;
   std::vector<Region> touched;
+  const std::uintptr_t end = end_of(memory) < begin_of(memory) ? UINTPTR_MAX : end_of(memory);
   const std::lock_guard guard(mutex_);
-  for (auto at = by_begin_.lower_bound(end_of(memory)); at != by_begin_.begin();) {
+  for (auto at = by_begin_.lower_bound(end); at != by_begin_.begin();) {
     --at;
     if (at->first + longest_ <= begin_of(memory)) break;
     if (end_of(at->second->region.bytes()) > begin_of(memory)) touched.push_back(at->second);

@@ -30,7 +30,7 @@ Result<Message> Receiving::await_resume() {
   if (held_ && held_->is_dropped()) return held_->over_error();
   if (!message_.empty()) return std::move(message_);
   if (cancelled_) return Error(ErrorCode::Cancelled, "receive a message: cancelled");
-  if (end_->is_over()) return end_->over_error();
+  if (over_ || end_->is_over()) return end_->over_error();
   return Error(ErrorCode::DeadlineExceeded, "receive a message: none came before the deadline");
 }
 
@@ -54,7 +54,10 @@ Result<Receiver> Receiver::create(ProgressEngine& engine, const Options& options
   return Receiver(std::move(*end));
 }
 
-Result<PeerId> Receiver::accept(ConnectionRequest request) { return end_->accept(std::move(request)); }
+Result<PeerId> Receiver::accept(ConnectionRequest request) {
+  const auto end = end_.pointer();  // a callback may destroy the receiver meanwhile
+  return end->accept(std::move(request));
+}
 Result<PeerId> Receiver::connect(std::string_view address) {
   return end_->engine().run(end_->connect(end_.pointer(), std::string(address)));
 }

@@ -85,7 +85,8 @@ void ReceiverEnd::cancel_waiting() {
 }
 
 void ReceiverEnd::on_message(std::function<void(Message)> f) {
-  on_message_ = f ? std::make_shared<const std::function<void(Message)>>(std::move(f)) : nullptr;
+  const auto before = std::exchange(
+      on_message_, f ? std::make_shared<const std::function<void(Message)>>(std::move(f)) : nullptr);
   if (on_message_) tick_.make_ready();
 }
 
@@ -104,7 +105,11 @@ void ReceiverEnd::serve() {
   hand_to_callback(calling);
   if (!calling.destroyed_it()) reap(calling);
   if (calling.destroyed_it()) return;
-  while (is_over() && !waiting_.empty()) waiting_.first().make_ready();
+  while (is_over() && !waiting_.empty()) {
+    auto& receiving = static_cast<Receiving&>(waiting_.first());
+    receiving.over_ = true;
+    receiving.make_ready();
+  }
   look_again();
 }
 

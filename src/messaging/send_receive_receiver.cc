@@ -101,7 +101,7 @@ std::size_t SendReceiveReceiver::poll(std::span<Message> out) {
 // What is given back is posted first, and then told.
 void SendReceiveReceiver::handle_given_back(ReceiverPeer& base, std::uint64_t token) {
   auto& peer = static_cast<Peer&>(base);
-  if (peer.is_cut_off()) return;
+  if (peer.is_cut_off() || is_dropped()) return;
   peer.to_post.push_back(static_cast<std::uint32_t>(token));
   ++peer.given_back;
   tell(peer);

@@ -265,13 +265,14 @@ void SenderEnd::cancel_freeing_behind(MessageId message) {
 }
 
 void SenderEnd::on_freed(std::function<void(MessageId)> f) {
-  on_freed_ = f ? std::make_shared<const std::function<void(MessageId)>>(std::move(f)) : nullptr;
+  const auto before = std::exchange(
+      on_freed_, f ? std::make_shared<const std::function<void(MessageId)>>(std::move(f)) : nullptr);
   told_freed_ = freed_;
   look_again();
 }
 
 void SenderEnd::on_room(std::function<void()> f) {
-  on_room_ = std::move(f);
+  on_room_.swap(f);  // the one before may be all that holds this end
   tick_.make_ready();
 }
 
@@ -328,10 +329,12 @@ bool SenderEnd::has_room_for_refused() {
 void SenderEnd::call_back(const Calling& calling) {
   if (on_freed_ && freed_ > told_freed_ && freed_depth_ != Nested::kMost && engine_.may_call(tick_)) {
     told_freed_ = freed_;
-    const auto f = on_freed_;
     touch();
-    const Nested nested(engine_, freed_depth_, calling);
-    (*f)(freed_);
+    {
+      const auto f = on_freed_;  // which may be all that holds this end
+      const Nested nested(engine_, freed_depth_, calling);
+      (*f)(freed_);
+    }
     if (calling.destroyed_it()) return;
     if (freed_ > told_freed_) touch();
   }

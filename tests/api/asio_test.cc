@@ -371,5 +371,34 @@ TEST(Asio, an_io_context_is_run_by_one_thread_after_the_other) {
   EXPECT_GT(posted, 0);
 }
 
+// The handler that is replaced held the connection, with which the operation ends.
+TEST(Asio, a_handler_that_ends_the_operation_as_it_goes_leaves_its_outcome_to_the_next) {
+  Hosted h;
+  std::optional<Connection> served;
+  std::shared_ptr<Connection> connection;
+  const auto accept = [&]() -> asio::awaitable<void> {
+    served.emplace(must(co_await h.rdma.async_run(h.listener.async_accept())));
+  };
+  asio::co_spawn(h.io, accept, asio::detached);
+  asio::co_spawn(
+      h.io,
+      [&]() -> asio::awaitable<void> {
+        auto made = co_await h.rdma.async_run(Connection::async_connect(h.engine, h.listener.address().to_string()));
+        connection = std::make_shared<Connection>(must(std::move(made)));
+      },
+      asio::detached);
+  while (!connection || !served) h.io.run_one();
+  Operation receive;
+  connection->receive(receive, h.here.local());
+  bool before = false;
+  std::optional<Result<OperationOutcome>> outcome;
+  h.rdma.async_wait(receive, [&before, connection](const Result<OperationOutcome>&) { before = true; });
+  connection.reset();
+  h.rdma.async_wait(receive, [&outcome](Result<OperationOutcome> told) { outcome = std::move(told); });
+  while (!outcome) h.io.run_one();
+  EXPECT_FALSE(before);
+  expect_error(*outcome, ErrorCode::Flushed);
+}
+
 }  // namespace
 }  // namespace verbena

@@ -355,6 +355,13 @@ TEST(RegistrationCache, a_range_that_wraps_is_refused) {
   expect_error(cache.acquire(aligned), ErrorCode::InvalidArgument);
 }
 
+TEST_F(Cache, what_is_forgotten_may_reach_beyond_the_end_of_the_address_space) {
+  RegistrationCache cache(pair.client.protection_domain());
+  must(cache.acquire(range(512, 64)));
+  cache.forget(std::span(range(0, 64).data(), SIZE_MAX));
+  EXPECT_EQ(cache.statistics().regions, 0u);
+}
+
 TEST(RegistrationCache, forgetting_an_empty_range_touches_nothing) {
   Device device = must(Device::open());
   RegistrationCache cache(device.protection_domain());

@@ -308,10 +308,14 @@ class Service {
       return pending->post(Result<OperationOutcome>(
           Error(ErrorCode::Cancelled, "wait for an operation on a Service that was stopped")));
     if (operation.in_flight()) pending->on_cancel([&operation] { operation.cancel(); });
-    if (operation.in_flight())
-      return operation.on_done([pending = std::move(pending)](Operation& self) mutable {
+    if (operation.in_flight()) {
+      auto* const its = pending.get();
+      operation.on_done([pending = std::move(pending)](Operation& self) mutable {
         if (const auto once = std::move(pending)) once->post(self.result());
       });
+      if (!operation.in_flight()) its->post(operation.result());  // by what went with the handler before
+      return;
+    }
     if (operation.done()) return pending->post(operation.result());
     pending->post(Result<OperationOutcome>(
         Error(ErrorCode::WrongState, "wait for an operation that was never started")));

@@ -95,6 +95,7 @@ class [[nodiscard]] Receiving : private detail::Resumption {
   std::shared_ptr<ReceiverEnd> held_;  // while it waits, and is about to resume
   Instant deadline_;
   bool cancelled_ = false;
+  bool over_ = false;  // when it was woken; a new sender may have come since
   Message message_;
 };
 
