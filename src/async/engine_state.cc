@@ -2,12 +2,11 @@
 // Driving and dispatch. Waiting stands in engine_wait.cc.
 #include "async/engine_state.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "async/operation_queue.h"
 #include "base/assert.h"
+#include "base/holdings.h"
 
 namespace verbena {
 
@@ -78,7 +77,7 @@ EngineState::~EngineState() {
     VERBENA_REQUIRE(device->listeners.empty(), "destroys a ProgressEngine before a Listener that was made with it");
   devices_.clear();
   for (const int fd : {epoll_fd_, wake_fd_, timer_fd_})
-    if (fd >= 0) ::close(fd);
+    if (fd >= 0) holdings::close(fd);
 }
 
 AttachedDevice* EngineState::find(Device* device) {

@@ -259,6 +259,7 @@ class EngineState {
   }
   bool look_ahead();
   void sleep(Instant until);
+  void sleep_in_child(Instant until);
   void arm_timer(Instant until);
 
   const EngineOptions options_;
@@ -298,6 +299,7 @@ class EngineState {
   bool has_unserved_ = false;  // a device that tells its descriptor nothing while nobody drives it
   provider::Context* first_context_ = nullptr;  // once it is there; any thread
   int epoll_fd_ = -1, wake_fd_ = -1, timer_fd_ = -1;
+  std::uint64_t generation_ = 0;  // holdings::generation() when they were made
 };
 
 }  // namespace verbena

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an engine waits.
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 
 #include "async/engine_state.h"
+#include "base/holdings.h"
 
 namespace verbena {
 
@@ -38,6 +40,8 @@ Result<void> EngineState::open_descriptors() {
   timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   if (epoll_fd_ < 0 || wake_fd_ < 0 || timer_fd_ < 0)
     return Error::from_errno(errno, "descriptors of an engine");
+  for (const int fd : {epoll_fd_, wake_fd_, timer_fd_}) holdings::keep_from_children(fd);
+  generation_ = holdings::generation();
   return watch(epoll_fd_, wake_fd_).and_then([this] { return watch(epoll_fd_, timer_fd_); });
 }
 
@@ -126,10 +130,20 @@ void EngineState::sleep(Instant until) {
   }
   if (waited_in_device_) return;
   if (has_unserved_) until = std::min(until, now() + kBlindSleep);
+  if (generation_ != holdings::generation()) return sleep_in_child(until);
   arm_timer(until);
   epoll_event event;
   ::epoll_wait(epoll_fd_, &event, 1, -1);
   drain_counter(timer_fd_);
+  drain_counter(wake_fd_);
+}
+
+// What it would sleep on is the parent's: there nothing comes but a wake().
+void EngineState::sleep_in_child(Instant until) {
+  pollfd woken{wake_fd_, POLLIN, 0};
+  const std::int64_t ns = std::max<std::int64_t>((until - now()).ns, 0);
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  ::ppoll(&woken, 1, until.is_never() ? nullptr : &timeout, nullptr);
   drain_counter(wake_fd_);
 }
 

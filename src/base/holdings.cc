@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <set>
@@ -19,13 +21,17 @@ namespace verbena::holdings {
 namespace {
 
 struct State {
-  std::mutex forks;  // before mutex
-  std::mutex mutex;
+  // In the order in which they are taken; between the first two is whatever `before` waits for.
+  std::mutex round_forks;  // of the next two
+  std::map<std::uint64_t, RoundFork> round_fork;
+  std::uint64_t last_round_fork = 0;
+  std::mutex forks;
+  std::mutex mutex;  // of what follows
   std::map<std::string, std::uint64_t> places;
   std::set<int> descriptors;
-  std::map<std::uint64_t, std::function<void()>> in_child;
+  std::map<std::byte*, std::size_t> memory;
   std::vector<std::shared_ptr<void>> abandoned;
-  std::uint64_t last_stay = 0, last_in_child = 0;
+  std::uint64_t last_stay = 0;
   std::atomic<std::uint64_t> generation{0};
 };
 
@@ -43,19 +49,31 @@ State& state() {
 }
 
 void before_fork() {
+  state().round_forks.lock();
+  for (const auto& [number, all] : state().round_fork) all.before();
   state().forks.lock();
   state().mutex.lock();
 }
-void after_fork() {
+void let_fork(std::function<void()> RoundFork::*then) {
   state().mutex.unlock();
   state().forks.unlock();
+  for (const auto& [number, all] : state().round_fork) (all.*then)();
+  state().round_forks.unlock();
+}
+void after_fork() { let_fork(&RoundFork::after); }
+// Before anything else is mapped.
+void reserve_memory() {
+  for (const auto& [place, bytes] : state().memory)
+    ::mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  state().memory.clear();
 }
 // Closing the first makes room for what all become.
 void after_fork_in_child() {
+  reserve_memory();
   std::set<int>& all = state().descriptors;
   if (!all.empty()) {
     ::close(*all.begin());
-    const int nothing = ::eventfd(0, EFD_CLOEXEC);
+    const int nothing = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     for (const int fd : all)
       if (fd != nothing) ::dup3(nothing, fd, O_CLOEXEC);
     if (!all.contains(nothing)) ::close(nothing);
@@ -63,8 +81,7 @@ void after_fork_in_child() {
   all.clear();
   state().places.clear();
   state().generation.fetch_add(1);
-  for (const auto& [number, f] : state().in_child) f();
-  after_fork();
+  let_fork(&RoundFork::in_child);
 }
 
 }  // namespace
@@ -102,15 +119,37 @@ void close(int fd) {
   ::close(fd);
 }
 
-std::uint64_t do_in_child(std::function<void()> f) {
+// A fork waits for the mutex: no child has it.
+void* map_apart(void* place, std::size_t bytes, int protection, int flags, int fd, std::size_t offset) {
   const std::lock_guard guard(state().mutex);
-  state().in_child.emplace(++state().last_in_child, std::move(f));
-  return state().last_in_child;
+  void* const made = ::mmap(place, bytes, protection, flags, fd, static_cast<off_t>(offset));
+  if (made == MAP_FAILED) return made;
+  if (::madvise(made, bytes, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    ::munmap(made, bytes);
+    errno = error;
+    return MAP_FAILED;
+  }
+  state().memory[static_cast<std::byte*>(made)] = bytes;
+  return made;
 }
 
-void forget_in_child(std::uint64_t number) {
+void unmap(void* place, std::size_t bytes) {
+  std::byte* const begin = static_cast<std::byte*>(place);
   const std::lock_guard guard(state().mutex);
-  state().in_child.erase(number);
+  state().memory.erase(state().memory.lower_bound(begin), state().memory.lower_bound(begin + bytes));
+  ::munmap(place, bytes);
+}
+
+std::uint64_t do_round_fork(RoundFork all) {
+  const std::lock_guard guard(state().round_forks);
+  state().round_fork.emplace(++state().last_round_fork, std::move(all));
+  return state().last_round_fork;
+}
+
+void forget_round_fork(std::uint64_t number) {
+  const std::lock_guard guard(state().round_forks);
+  state().round_fork.erase(number);
 }
 
 std::uint64_t generation() { return state().generation.load(); }

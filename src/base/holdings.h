@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process holds and a forked child must not: of each shared address one device, and descriptors by whose end
-// others learn that this process ended. In the child each of these becomes a descriptor of nothing, and no address is
-// held.
+// What this process holds and a forked child must not: of each shared address one device, descriptors by whose end
+// others learn that this process ended, and memory that is shared with others. In the child each of the descriptors
+// becomes one of nothing, and no address is held; where the memory is here nothing can be touched there, and nothing
+// else comes to lie: what was inherited still has those addresses, and may end them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,9 +23,18 @@ void leave(std::uint64_t stay);
 void keep_from_children(int fd);
 void forget(int fd);
 void close(int fd);
-// What a forked child does first, before the fork returns there. A number for forget_in_child().
-std::uint64_t do_in_child(std::function<void()> f);
-void forget_in_child(std::uint64_t number);
+// mmap() of memory that children do not have, and munmap() of all that was mapped so within the range.
+void* map_apart(void* place, std::size_t bytes, int protection, int flags, int fd, std::size_t offset = 0);
+void unmap(void* place, std::size_t bytes);
+// What others do round a fork: `before` it, waiting for whatever must not be copied in the middle; then in the parent
+// `after`, or in the child, before the fork returns there, `in_child`. What they wait for is held by nobody who has
+// no_fork(); nor does that one, or they themselves, call these two.
+struct RoundFork {
+  std::function<void()> before, after, in_child;
+};
+// A number for forget_round_fork().
+std::uint64_t do_round_fork(RoundFork all);
+void forget_round_fork(std::uint64_t number);
 // How often this process was forked off: who remembers another number was inherited.
 std::uint64_t generation();
 // Of what was inherited and must not be ended here: a thread that is not in this process, a file that is not its own.

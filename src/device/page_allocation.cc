@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "base/holdings.h"
+
 namespace verbena::page_allocation {
 
 namespace {
@@ -57,8 +59,7 @@ Pages map_file(std::size_t bytes, PageKind kind) {
       ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
     place = large ? map_aligned(bytes, PROT_NONE) : map(bytes, kAnonymous, PROT_NONE);
   if (place != nullptr &&
-      ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED &&
-      ::madvise(place, bytes, MADV_DONTFORK) == 0)
+      holdings::map_apart(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file) != MAP_FAILED)
     return {place, bytes, kind, file};
   if (place != nullptr) ::munmap(place, bytes);
   ::close(file);
@@ -91,7 +92,7 @@ Pages allocate_to_share(std::size_t bytes) {
 }
 
 void free(const Pages& pages) {
-  if (pages.mapped != 0) ::munmap(pages.data, pages.mapped);
+  if (pages.mapped != 0) holdings::unmap(pages.data, pages.mapped);
   if (pages.file >= 0) ::close(pages.file);
 }
 

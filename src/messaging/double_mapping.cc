@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <string>
 
+#include "base/holdings.h"
+
 namespace verbena::messaging {
 
 Result<DoubleMapping> DoubleMapping::create(std::size_t capacity, std::size_t extra_bytes) {
@@ -28,23 +30,21 @@ Result<DoubleMapping> DoubleMapping::create(std::size_t capacity, std::size_t ex
   const auto map = [&](std::size_t at, std::size_t length, std::size_t offset) {
     if (failed != 0 || length == 0) return;
     void* const to = static_cast<std::byte*>(place) + at;
-    if (::mmap(to, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
-               static_cast<off_t>(offset)) == MAP_FAILED)
+    // A child would share it with us.
+    if (holdings::map_apart(to, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, offset) == MAP_FAILED)
       failed = errno;
   };
   map(0, capacity, 0);
   map(capacity, capacity, 0);
   map(2 * capacity, extra, capacity);
-  // A child would share it with us.
-  if (failed == 0 && ::madvise(place, bytes, MADV_DONTFORK) != 0) failed = errno;
   ::close(file);
   if (failed == 0) return DoubleMapping(static_cast<std::byte*>(place), bytes);
-  if (place != MAP_FAILED) ::munmap(place, bytes);
+  if (place != MAP_FAILED) holdings::unmap(place, bytes);
   return Error::from_errno(failed, what + ": mmap");
 }
 
 DoubleMapping::~DoubleMapping() {
-  if (base_ != nullptr) ::munmap(base_, bytes_);
+  if (base_ != nullptr) holdings::unmap(base_, bytes_);
 }
 
 }  // namespace verbena::messaging

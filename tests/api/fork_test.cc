@@ -2,11 +2,16 @@
 // A process that forks while it has devices open. The child has copies of all objects; whatever it does with them, its
 // parent's are not harmed.
 #include <fcntl.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/sanitizer.h"
 #include "test_pair.h"
@@ -64,6 +69,123 @@ TEST_P(Fork, a_child_that_uses_what_it_inherited_does_so_in_vain) {
   EXPECT_EQ(child.hear(), "in vain");
   EXPECT_EQ(child.wait(), 0);
   EXPECT_TRUE(parent->write(20));
+}
+
+// Pages of this process alone, where its next ones come to lie.
+struct OwnPages {
+  static constexpr std::size_t kPages = 2000, kBytes = 4096;
+  static constexpr std::byte kContent{0x5a};
+  std::vector<std::byte*> pages;
+
+  OwnPages() {
+    for (std::size_t i = 0; i < kPages; ++i) {
+      void* const page = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (page == MAP_FAILED) break;
+      pages.push_back(static_cast<std::byte*>(page));
+      std::fill_n(pages.back(), kBytes, kContent);
+    }
+  }
+  // Also by a call, as what is not there cannot be looked at.
+  bool untouched() const {
+    return std::all_of(pages.begin(), pages.end(), [](std::byte* page) {
+      return ::msync(page, kBytes, MS_ASYNC) == 0 &&
+             std::all_of(page, page + kBytes, [](std::byte byte) { return byte == kContent; });
+    });
+  }
+};
+
+TEST_P(Fork, a_child_has_for_itself_what_comes_to_lie_where_its_parent_shares_memory) {
+  auto parent = std::make_unique<Parent>(GetParam());
+  ASSERT_TRUE(parent->write(20));
+  const std::array<std::byte, 8> bytes{};
+  const std::vector<std::function<void()>> uses{
+      [&] { parent.reset(); },
+      [&] { parent->write(1, Duration::milliseconds(10)); },
+      [&] { static_cast<void>(parent->near.try_write_now(bytes, parent->theirs.remote())); },
+  };
+  for (const auto& use : uses) {
+    Process child([&](const auto& say) {
+      const OwnPages own;
+      use();
+      say(own.untouched() ? "untouched" : "changed");
+      std::_Exit(0);
+    });
+    EXPECT_EQ(child.hear(), "untouched") << &use - uses.data();
+    EXPECT_EQ(child.wait(), 0);
+  }
+  EXPECT_TRUE(parent->write(20));
+}
+
+TEST_P(Fork, a_child_that_ends_an_inherited_listener_leaves_the_port_to_its_parent) {
+  struct Server {
+    explicit Server(PathChoice path) : device(must(Device::open(OpenOptions{.device = "127.0.0.77", .path = path}))) {}
+    Device device;
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    Listener listener = must(Listener::create(engine, {.port = 7471}));
+  };
+  // Before there is anything that it could inherit. It opens and listens when it is told.
+  int go[2];
+  ASSERT_EQ(::pipe(go), 0);
+  Process other([&](const auto& say) {
+    char what = 0;
+    static_cast<void>(::read(go[0], &what, 1));
+    Device device = must(Device::open(OpenOptions{.device = "127.0.0.77", .path = GetParam()}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    const auto listener = Listener::create(engine, {.port = 7471});
+    say(listener ? "listens" : listener.error().to_string());
+  });
+  auto server = std::make_unique<Server>(GetParam());
+  Process child([&](const auto&) { server.reset(); });
+  EXPECT_EQ(child.wait(), 0);
+  ASSERT_EQ(::write(go[1], "", 1), 1);
+  EXPECT_THAT(other.hear(), ::testing::HasSubstr("AddressInUse"));
+  for (const int fd : go) ::close(fd);
+}
+
+// Whatever its parent's threads are in the middle of.
+TEST_P(Fork, a_child_waits_for_no_thread_of_its_parent) {
+  Process caller([&](const auto& say) {
+    Device device = must(Device::open(OpenOptions{.path = PathChoice::Roce}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    say("ready");
+    for (;;)
+      static_cast<void>(Connection::connect(engine, "127.0.0.78:7471",
+                                            {.connect_timeout = Duration::microseconds(300)}));
+  });
+  ASSERT_EQ(caller.hear(), "ready");
+  Device device = must(Device::open(OpenOptions{.device = "127.0.0.78", .path = GetParam()}));
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  std::optional<Listener> listener = must(Listener::create(engine, {.port = 7471}));
+  for (int i = 0; i < 100; ++i) {
+    Process child([&](const auto&) {
+      ::alarm(5);
+      listener.reset();
+      static_cast<void>(device.poll_event());
+      std::_Exit(0);
+    });
+    ASSERT_EQ(child.wait(), 0) << i;
+    while (listener->poll_request()) continue;
+    engine.run_until([] { return false; }, Duration::microseconds(100));
+  }
+}
+
+TEST_P(Fork, a_child_that_uses_an_inherited_engine_ends_no_wait_of_its_parent_sooner_or_later) {
+  Device one = must(Device::open(OpenOptions{.path = GetParam()}));
+  Device two = must(Device::open(OpenOptions{.path = GetParam()}));
+  ProgressEngine engine = must(ProgressEngine::create(one, {WaitMode::Event}));
+  must(engine.add(two));
+  Process child([&](const auto& say) {
+    const std::clock_t before = std::clock();
+    say("waits");
+    engine.run_until([] { return false; }, Duration::seconds(1));
+    say(std::clock() - before < CLOCKS_PER_SEC / 5 ? "slept" : "spun");
+    engine.run_until([] { return false; }, Duration::seconds(100));
+  });
+  ASSERT_EQ(child.hear(), "waits");
+  const Instant begun = engine.now();
+  engine.run_until([] { return false; }, Duration::milliseconds(2500));
+  EXPECT_LT(engine.now() - begun, Duration::seconds(60));
+  EXPECT_EQ(child.hear(), "slept");
 }
 
 TEST_P(Fork, a_child_that_waits_in_vain_sleeps) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes: what one sees of the other's death, sleep and return.
+#include <sys/resource.h>
+
 #include "test_process.h"
 
 namespace verbena {
@@ -214,6 +216,31 @@ TEST(Processes, one_sided_operations_proceed_while_the_application_sleeps) {
   Client client(server.hear(), unhurried());
   must(client.connection.write(client.memory.local(), client.remote).wait());
   must(client.connection.read(client.memory.local(), client.remote).wait());
+}
+
+// Of all limits, so that each of what takes a descriptor is once the first that gets none.
+TEST(Descriptors, where_there_are_too_few_a_device_is_refused) {
+  Process child([](const auto& say) {
+    std::string other = "no other";
+    int opened = 0, refused = 0;
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    for (limit.rlim_cur = 8; limit.rlim_cur < 80; ++limit.rlim_cur) {
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      const auto device = Device::open({.device = "127.0.0.78"});
+      if (device)
+        ++opened;
+      else if (device.error().code() == ErrorCode::ResourceExhausted)
+        ++refused;
+      else
+        other = device.error().to_string();
+    }
+    say(other);
+    say(opened != 0 && refused > 10 ? "some" : std::to_string(opened) + " and " + std::to_string(refused));
+  });
+  EXPECT_EQ(child.hear(), "no other");
+  EXPECT_EQ(child.hear(), "some");
+  EXPECT_EQ(child.wait(), 0);
 }
 
 }  // namespace

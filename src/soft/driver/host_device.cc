@@ -58,36 +58,59 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   for (std::size_t i = 0; i < kTrainsPerBatch; ++i)
     trains_.push_back(std::make_unique<roce::Train>(port_->limits()));
   batch_.reserve(kTrainsPerBatch);
-  if (time_ == nullptr) open_descriptors();  // in virtual time nobody sleeps
-  in_child_ = holdings::do_in_child([this] {
-    inherited_ = true;
-    rest_waits_ = false;  // what it would write to is not there
-    owner_.let_go();
-  });
+  if (time_ == nullptr) opened_ = open_descriptors();  // in virtual time nobody sleeps
+  round_fork_ = holdings::do_round_fork({[this] { stand_still(); }, [this] { go_on(); },
+                                         [this] {
+                                           inherited_ = true;
+                                           rest_waits_ = false;  // what it would write to is not there
+                                           event_mutex_.unlock();
+                                           owner_.let_go();  // nobody waits for it there
+                                         }});
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread || single_threaded_);
-  if (options.service_thread && !single_threaded_) service_.start([this] { serve(); });
+  if (opened_ && options.service_thread && !single_threaded_) service_.start([this] { serve(); });
 }
 
-void HostDevice::open_descriptors() {
+Result<std::unique_ptr<HostDevice>> HostDevice::open(const NicConfig& config, std::unique_ptr<RandomSource> random,
+                                                     std::unique_ptr<Port> port, Options options) {
+  auto device = std::make_unique<HostDevice>(config, std::move(random), std::move(port), std::move(options));
+  if (!device->opened_) return device->opened_.error();
+  return device;
+}
+
+// A child is forked between two turns: it has nothing that is half changed, and no lock whose holder it lacks. Where
+// one thread at a time uses the device, that thread forks, or none is in it.
+void HostDevice::stand_still() {
+  if (!single_threaded_) take();
+  event_mutex_.lock();
+}
+void HostDevice::go_on() {
+  event_mutex_.unlock();
+  if (!single_threaded_) owner_.unlock();
+}
+
+Result<void> HostDevice::open_descriptors() {
   event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
     sleeper->wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     sleeper->set_fd = ::epoll_create1(EPOLL_CLOEXEC);
-    VERBENA_ASSERT(sleeper->wake_fd >= 0 && sleeper->set_fd >= 0);
-    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
-    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
   }
   park_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   alarm_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  VERBENA_ASSERT(event_fd_ >= 0 && park_fd_ >= 0 && alarm_fd_ >= 0);
+  for (const int fd : own_fds())
+    if (fd < 0) return Error::from_errno(errno, "make the descriptors of a device");
+  for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
+    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
+    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
+  }
   watch(waiter_.set_fd, event_fd_, kEvent);
   watch(waiter_.set_fd, alarm_fd_, kTimer, true);
   if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
   for (const int fd : own_fds()) holdings::keep_from_children(fd);
+  return {};
 }
 
 HostDevice::~HostDevice() {
-  holdings::forget_in_child(in_child_);
+  holdings::forget_round_fork(round_fork_);
   if (inherited_ && capture_) holdings::abandon(std::shared_ptr<Capture>(std::move(capture_)));
   stop_service();
   if (capture_) capture_->flush();

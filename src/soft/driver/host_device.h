@@ -44,6 +44,10 @@ class HostDevice final : private DatagramSink {
     std::string path_reason;           // without a hub: why, for people; may be empty
     VirtualTime* time = nullptr;       // outlives the device; nullptr: the machine's. No service thread with it
   };
+  // Errors: what the system says where it gives no descriptors.
+  static Result<std::unique_ptr<HostDevice>> open(const NicConfig& config, std::unique_ptr<RandomSource> random,
+                                                  std::unique_ptr<Port> port, Options options);
+  // The same for those that have enough: without them it does nothing by itself.
   HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> random, std::unique_ptr<Port> port,
              Options options);
   ~HostDevice() override;
@@ -130,7 +134,7 @@ class HostDevice final : private DatagramSink {
     const Finish finish{*this};
     return std::forward<F>(f)();
   }
-  void open_descriptors();
+  Result<void> open_descriptors();
   // The rest is the owner's.
   Instant begin_turn() { return turn_ = time_ == nullptr ? clock_.now() : time_->now(); }
   // AsNeeded: several times where something is expected. ForOne: a short message that came alone is enough.
@@ -187,6 +191,8 @@ class HostDevice final : private DatagramSink {
   void signal_event_fd();
   void quiet_event_fd();  // under event_mutex_, with no event pending
   void stop_service();
+  void stand_still();
+  void go_on();
 
   static constexpr Duration kLease = Duration::microseconds(200);
 
@@ -219,7 +225,8 @@ class HostDevice final : private DatagramSink {
   // In a forked child the device is its parent's, with whom it shares sockets: there no packet comes and none goes, and
   // what is ended there ends there alone.
   bool inherited_ = false;
-  std::uint64_t in_child_ = 0;
+  std::uint64_t round_fork_ = 0;
+  Result<void> opened_;  // its descriptors
   OwnerLock owner_{single_threaded_ ? OwnerLock::Takers::OneThread : OwnerLock::Takers::AnyThread};
   std::atomic<std::thread::id> gatherer_{};  // the thread whose kicks only ring
   int gather_depth_ = 0;                     // that thread's

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/fault_guard.h"
+#include "base/holdings.h"
 
 namespace verbena::soft::local {
 
@@ -28,7 +29,7 @@ std::uint64_t sealed_size(int file) {
 }  // namespace
 
 RegionMapping::~RegionMapping() {
-  if (base_ != nullptr) ::munmap(base_, bytes_);
+  if (base_ != nullptr) holdings::unmap(base_, bytes_);
 }
 
 Result<RegionMapping> RegionMapping::map(Descriptor file, std::uint64_t length, bool writable) {
@@ -38,12 +39,9 @@ Result<RegionMapping> RegionMapping::map(Descriptor file, std::uint64_t length, 
                  "a region of " + std::to_string(length) + " bytes from a local peer, in a file of " +
                      std::to_string(size) + " bytes that keeps its size; it was not mapped"};
   void* const base =
-      ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.get(), 0);
+      holdings::map_apart(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.get());
   if (base == MAP_FAILED) return Error::from_errno(errno, "mmap of a local peer's region");
-  RegionMapping mapping(static_cast<std::byte*>(base), size);
-  if (::madvise(base, size, MADV_DONTFORK) != 0)
-    return Error::from_errno(errno, "madvise of a local peer's region");
-  return mapping;
+  return RegionMapping(static_cast<std::byte*>(base), size);
 }
 
 Descriptor read_only(int file) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/holdings.h"
 
 namespace verbena::soft::local {
 
@@ -25,7 +26,7 @@ Error refused(std::uint64_t bytes, const std::string& why) {
 }  // namespace
 
 Segment::~Segment() {
-  if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
+  if (!memory_.empty()) holdings::unmap(memory_.data(), memory_.size());
 }
 
 Result<Segment> Segment::create(std::uint64_t bytes) {
@@ -54,13 +55,13 @@ Result<Segment> Segment::accept(Descriptor descriptor, std::uint64_t bytes) {
 }
 
 Result<Segment> Segment::map(Descriptor descriptor, std::uint64_t bytes) {
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor.get(), 0);
+  // A forked child must not speak for its parent.
+  void* memory = holdings::map_apart(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                                     descriptor.get());
   if (memory == MAP_FAILED) return Error::from_errno(errno, "mmap of " + of_bytes(bytes));
   Segment segment;
   segment.memory_ = {static_cast<std::byte*>(memory), bytes};
   segment.descriptor_ = std::move(descriptor);
-  // A forked child must not speak for its parent: there the memory is not mapped.
-  if (::madvise(memory, bytes, MADV_DONTFORK) != 0) return Error::from_errno(errno, "madvise of " + of_bytes(bytes));
   return segment;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <span>
@@ -21,6 +22,15 @@ inline Descriptor memory_file(std::size_t bytes, int seals) {
   EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
   EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, seals), 0);
   return file;
+}
+
+// Whether the byte can be read; asked of the kernel, as a look would end the process.
+inline bool can_read(const std::byte* at) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+  const bool can = ::write(ends[1], at, 1) == 1;
+  for (const int fd : ends) ::close(fd);
+  return can;
 }
 
 // A forked child does not have it.

@@ -118,7 +118,7 @@ Result<std::unique_ptr<HostDevice>> Hub::open(NicConfig config, std::unique_ptr<
   }
   config.source_ports = {0xc000};
   auto port = std::make_unique<HubPort>(*this, config.address, std::move(mailbox));
-  return std::make_unique<HostDevice>(config, std::move(random), std::move(port), std::move(options));
+  return HostDevice::open(config, std::move(random), std::move(port), std::move(options));
 }
 
 }  // namespace verbena::soft::loopback

@@ -432,14 +432,19 @@ Result<void> SharedAddress::steer() {
   return done;
 }
 
+// In a forked child the table is still its parent's, who goes on listening.
 Result<void> SharedAddress::announce(std::uint32_t service) {
+  if (attendant_.is_inherited())
+    return Error(ErrorCode::WrongState, "listen on a device that was inherited through fork(): open one here");
   if (auto announced = table_.announce(service); !announced) return announced;
   auto steered = steer();
   if (!steered) [[maybe_unused]] const auto withdrawn = table_.withdraw(service);
   return steered;
 }
 
-Result<void> SharedAddress::withdraw(std::uint32_t service) { return table_.withdraw(service); }
+Result<void> SharedAddress::withdraw(std::uint32_t service) {
+  return attendant_.is_inherited() ? Result<void>() : table_.withdraw(service);
+}
 
 bool SharedAddress::is_ours(const ReceivedTrain& train) const {
   std::span<const std::byte> rest = train.bytes;

@@ -251,8 +251,10 @@ Result<UdpDevice> open_udp_device(const UdpDeviceOptions& options) {
   config.ids = ids;
   config.source_ports.clear();
   for (unsigned i = 0; i < sockets.sources(); ++i) config.source_ports.push_back(sockets.source_port(i));
-  result.device = std::make_unique<HostDevice>(config, std::make_unique<udp::CryptoRandom>(), std::move(port),
-                                               std::move(device_options));
+  auto device = HostDevice::open(config, std::make_unique<udp::CryptoRandom>(), std::move(port),
+                                 std::move(device_options));
+  if (!device) return device.error();
+  result.device = std::move(*device);
   return result;
 }
 
