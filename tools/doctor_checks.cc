@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kWantedBufferBytes = 8u << 20;
 constexpr std::uint32_t kWantedInterfaceMtu = 4200;  // 4096 of payload and every header
 constexpr std::uint32_t kEthernetMtu = 1500;         // what any network takes
+constexpr std::uint32_t kEthernetPathMtu = 1024;     // what that carries
 constexpr std::uint32_t kLargestPathMtu = 4096;
 
 std::string read_first_line(const std::string& path) {
@@ -40,7 +41,7 @@ std::string read_first_line(const std::string& path) {
 
 std::string way_to_larger_packets(const DeviceInfo& info) {
   const std::string command = "ip link set dev " + printable(info.interface_name) + " mtu ";
-  if (info.interface_mtu >= kEthernetMtu)
+  if (info.active_mtu >= kEthernetPathMtu)
     return fmt::format("Where the whole network takes jumbo frames, as root: {}{}", command, kWantedInterfaceMtu);
   return fmt::format("As root: {0}{1}; where the whole network takes jumbo frames: {0}{2}", command, kEthernetMtu,
                      kWantedInterfaceMtu);

@@ -117,7 +117,9 @@ void add_serve_command(CLI::App& program, int& status) {
   command->add_flag("--writable", options->writable, "Clients may put files here");
   command->add_flag("--once", options->once, "End after the first client; exit status 1 if it failed");
   command->add_flag("-q,--quiet", options->quiet, "Say nothing about clients");
-  command->add_flag("-v,--verbose", options->verbose, "Tell when clients come, and count after each what was served");
+  command->add_flag("-v,--verbose", options->verbose,
+                    "Tell when clients come, and after each what the device has served since it began; clients of this "
+                    "host do a part of it by themselves");
   command->add_flag("--poll", options->poll, "Poll busily: lower latency, one processor");
   add_device_flags(*command, options->device);
   command->callback([options, &status] { status = run_serve(*options); });

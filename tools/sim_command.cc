@@ -221,7 +221,7 @@ Error run_planted(const SimOptions& options) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   ::execv(program.c_str(), arguments.data());
-  return Error::from_errno(errno, "run " + program + ", which is built with the tests");
+  return Error::from_errno(errno, "run " + program);
 }
 
 int run_sim(const SimOptions& options) {
@@ -237,7 +237,9 @@ int run_sim(const SimOptions& options) {
     return report_usage("sim", "--trace and --pcap are for one seed");
   if (*bug != core::PlantedBug::None && !kHasBugs) {
     std::fflush(stdout);
-    return report_error("sim", run_planted(options));
+    return report_error("sim", run_planted(options),
+                        "Bugs are planted by a program beside this one: build it by scripts/build release --target "
+                        "verbena_sim_planted.");
   }
   std::unique_ptr<CaptureFile> capture;
   if (!options.pcap.empty()) {
@@ -268,7 +270,9 @@ void add_sim_command(CLI::App& program, int& status) {
       ->excludes(seed);
   command->add_flag("--trace", options->trace, "A line per packet, and what became of it");
   command->add_option("--pcap", options->pcap, "Write the packets to this file, for Wireshark")->type_name("FILE");
-  command->add_option("--plant", options->plant, "Put this bug into the device, to see it found")->type_name("BUG");
+  command
+      ->add_option("--plant", options->plant, "Put this bug into the device, to see it found; where the tests are built")
+      ->type_name("BUG");
   command->add_flag("--list-bugs", options->list_bugs, "Names for --plant");
   command->add_flag("--json", options->json, "The result as JSON");
   command->callback([options, &status] { status = run_sim(*options); });

@@ -89,7 +89,7 @@ def a_small_mtu_is_told_with_what_it_carries(setting):
         check(one["found"].endswith(told), f"{one}")
         advice = one["what_to_do"]
         check("jumbo frames" in advice and advice.endswith("ip link set dev v0 mtu 4200"), advice)
-        check(("As root: ip link set dev v0 mtu 1500;" in advice) == (mtu < 1500), advice)
+        check(("As root: ip link set dev v0 mtu 1500;" in advice) == (payload < 1024), advice)
         check(the_one(findings, "address", device)["health"] == "good", f"{findings}")
         check(not about(findings, "MTU", "soft-lo"), "the loopback interface takes the largest packets")
         network.text_says([one])
