@@ -271,7 +271,7 @@ void add_sim_command(CLI::App& program, int& status) {
   command->add_flag("--trace", options->trace, "A line per packet, and what became of it");
   command->add_option("--pcap", options->pcap, "Write the packets to this file, for Wireshark")->type_name("FILE");
   command
-      ->add_option("--plant", options->plant, "Put this bug into the device, to see it found; where the tests are built")
+      ->add_option("--plant", options->plant, "Put this bug into the device, to see it found; where tests are built")
       ->type_name("BUG");
   command->add_flag("--list-bugs", options->list_bugs, "Names for --plant");
   command->add_flag("--json", options->json, "The result as JSON");

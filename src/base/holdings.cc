@@ -49,10 +49,16 @@ State& state() {
 }
 
 void before_fork() {
-  state().round_forks.lock();
-  for (const auto& [number, all] : state().round_fork) all.before();
-  state().forks.lock();
-  state().mutex.lock();
+  State& all = state();
+  all.round_forks.lock();
+  for (;;) {
+    for (const auto& [number, around] : all.round_fork) around.before();
+    if (all.forks.try_lock()) break;
+    for (const auto& [number, around] : all.round_fork) around.after();  // nobody waits as long as some hold it
+    all.forks.lock();
+    all.forks.unlock();
+  }
+  all.mutex.lock();
 }
 void let_fork(std::function<void()> RoundFork::*then) {
   state().mutex.unlock();
@@ -67,18 +73,20 @@ void reserve_memory() {
     ::mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   state().memory.clear();
 }
-// Closing the first makes room for what all become.
+// Each becomes one of its own, in the room that closing it makes.
+void void_descriptors() {
+  for (const int fd : state().descriptors) {
+    ::close(fd);
+    const int nothing = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (nothing == fd || nothing < 0) continue;
+    ::dup3(nothing, fd, O_CLOEXEC);
+    ::close(nothing);
+  }
+  state().descriptors.clear();
+}
 void after_fork_in_child() {
   reserve_memory();
-  std::set<int>& all = state().descriptors;
-  if (!all.empty()) {
-    ::close(*all.begin());
-    const int nothing = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    for (const int fd : all)
-      if (fd != nothing) ::dup3(nothing, fd, O_CLOEXEC);
-    if (!all.contains(nothing)) ::close(nothing);
-  }
-  all.clear();
+  void_descriptors();
   state().places.clear();
   state().generation.fetch_add(1);
   let_fork(&RoundFork::in_child);
@@ -126,7 +134,7 @@ void* map_apart(void* place, std::size_t bytes, int protection, int flags, int f
   if (made == MAP_FAILED) return made;
   if (::madvise(made, bytes, MADV_DONTFORK) != 0) {
     const int error = errno;
-    ::munmap(made, bytes);
+    if ((flags & MAP_FIXED) == 0) ::munmap(made, bytes);  // who has the place ends it
     errno = error;
     return MAP_FAILED;
   }

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
@@ -60,14 +63,14 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
   batch_.reserve(kTrainsPerBatch);
   if (time_ == nullptr) opened_ = open_descriptors();  // in virtual time nobody sleeps
   round_fork_ = holdings::do_round_fork({[this] { stand_still(); }, [this] { go_on(); },
-                                         [this] {
-                                           inherited_ = true;
-                                           rest_waits_ = false;  // what it would write to is not there
-                                           event_mutex_.unlock();
-                                           owner_.let_go();  // nobody waits for it there
-                                         }});
+                                         [this] { go_on_in_child(); }});
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread || single_threaded_);
-  if (opened_ && options.service_thread && !single_threaded_) service_.start([this] { serve(); });
+  if (!opened_ || !options.service_thread || single_threaded_) return;
+  try {
+    service_.start([this] { serve(); });
+  } catch (const std::system_error& error) {
+    opened_ = Error(ErrorCode::ResourceExhausted, std::string("make the thread of a device: ") + error.what());
+  }
 }
 
 Result<std::unique_ptr<HostDevice>> HostDevice::open(const NicConfig& config, std::unique_ptr<RandomSource> random,
@@ -88,6 +91,22 @@ void HostDevice::go_on() {
   if (!single_threaded_) owner_.unlock();
 }
 
+// There nobody else waits, sleeps or gathers, and what a put-off turn would write to is not there.
+void HostDevice::go_on_in_child() {
+  inherited_ = true;
+  rest_waits_ = false;
+  for (std::atomic<int>* const count : {&waiting_, &waiters_}) count->store(0);
+  for (Sleeper* const sleeper : {&waiter_, &service_sleeper_}) sleeper->until.store(0);
+  alarm_taken_.store(false);
+  service_parked_.store(false);
+  if (gatherer_.load() != std::this_thread::get_id()) {
+    gatherer_.store({});
+    gather_depth_ = 0;
+  }
+  event_mutex_.unlock();
+  owner_.let_go();
+}
+
 Result<void> HostDevice::open_descriptors() {
   event_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
@@ -98,12 +117,12 @@ Result<void> HostDevice::open_descriptors() {
   alarm_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   for (const int fd : own_fds())
     if (fd < 0) return Error::from_errno(errno, "make the descriptors of a device");
+  bool watched = try_watch(waiter_.set_fd, event_fd_, kEvent) && try_watch(waiter_.set_fd, alarm_fd_, kTimer, true);
   for (Sleeper* sleeper : {&waiter_, &service_sleeper_}) {
-    watch(sleeper->set_fd, sleeper->wake_fd, kWake);
-    if (hub_) watch(sleeper->set_fd, hub_->fd(), kHub);
+    watched = watched && try_watch(sleeper->set_fd, sleeper->wake_fd, kWake);
+    watched = watched && (!hub_ || try_watch(sleeper->set_fd, hub_->fd(), kHub));
   }
-  watch(waiter_.set_fd, event_fd_, kEvent);
-  watch(waiter_.set_fd, alarm_fd_, kTimer, true);
+  if (!watched) return Error::from_errno(errno, "watch the descriptors of a device");
   if (hub_) hub_->ring_in({waiter_.set_fd, service_sleeper_.set_fd}, kBell);
   for (const int fd : own_fds()) holdings::keep_from_children(fd);
   return {};

@@ -193,6 +193,7 @@ class HostDevice final : private DatagramSink {
   void stop_service();
   void stand_still();
   void go_on();
+  void go_on_in_child();
 
   static constexpr Duration kLease = Duration::microseconds(200);
 

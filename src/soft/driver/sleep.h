@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 
-#include "base/assert.h"
 #include "base/system_call.h"
 #include "verbena/base/time.h"
 
@@ -42,10 +41,6 @@ inline bool try_watch(int set_fd, int fd, Source source, bool edges = false) {
   if (edges) event.events |= EPOLLET;
   event.data.u32 = source;
   return ::epoll_ctl(set_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-inline void watch(int set_fd, int fd, Source source, bool edges = false) {
-  const bool done = try_watch(set_fd, fd, source, edges);
-  VERBENA_ASSERT(done);
 }
 
 inline timespec timespec_of(Duration d) {

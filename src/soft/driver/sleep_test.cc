@@ -18,7 +18,7 @@ namespace verbena::soft::sleeping {
 namespace {
 
 struct Set {
-  Set() { watch(set.get(), counter.get(), kWake); }
+  Set() { EXPECT_TRUE(try_watch(set.get(), counter.get(), kWake)); }
   int wait(std::optional<Duration> most) const { return wait_on(set.get(), events(), most); }
   static std::span<epoll_event> events() {
     static std::array<epoll_event, 8> all;
