@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/environment.h"
 #include "tools/json_output.h"
 #include "tools/report.h"
 #include "tools/safe_path.h"
@@ -88,6 +89,13 @@ void print_verbose(const DeviceInfo& info, const DeviceFlags& flags, int& status
     for (const std::string& line : explain_open(info, flags, status)) say(stdout, "  opened        {}\n", line);
 }
 
+// The variable whose value no device opens with.
+std::optional<EnvironmentVariable> misunderstood(const DeviceFlags& flags) {
+  for (EnvironmentVariable& one : environment())
+    if (!wrong_with(one).empty() && (one.name != "VERBENA_PATH" || flags.path.empty())) return std::move(one);
+  return std::nullopt;
+}
+
 int run_devices(const DevicesOptions& options) {
   std::vector<DeviceInfo> devices = Device::list();
   for (DeviceInfo& info : devices) {
@@ -114,6 +122,9 @@ int run_devices(const DevicesOptions& options) {
   } else {
     print_table(devices);
   }
+  if (const auto one = misunderstood(options.device))
+    return report_failure("devices", one->name + " is '" + printable(*one->value) + "'; " + wrong_with(*one),
+                          "No device is opened with it.");
   const bool any = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) { return info.usable; });
   if (any) return status;
   say(stderr, "verbena devices: no device is usable; the last column says what is in the way.\n");

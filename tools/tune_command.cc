@@ -73,9 +73,9 @@ std::vector<const TuneStep*> best_of_each(const TuneOutcome& outcome) {
 
 void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
   const TuneSettings& settings = flags.settings;
-  say(stdout, "{} tests with messages of {} bytes, {} sender{}, over {}{}\n", outcome.steps.size(), settings.size,
-      settings.senders, settings.senders == 1 ? "" : "s", words_for_path(outcome.best),
-      settings.sleeping ? ", the receiver asleep" : "");
+  say(stdout, "{} tests with messages of {} bytes, {} sender{}, over {}{}; the best of each protocol:\n",
+      outcome.steps.size(), settings.size, settings.senders, settings.senders == 1 ? "" : "s",
+      words_for_path(outcome.best), settings.sleeping ? ", the receiver asleep" : "");
   for (const TuneStep* step : best_of_each(outcome))
     say(stdout, "  {:<42} {:<24} {}\n", to_string(step->test.kind), result_text(*step->row), runs_text(*step->row));
   for (const TuneStep& step : outcome.steps)

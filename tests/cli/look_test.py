@@ -166,6 +166,9 @@ def variables_are_told(setting):
         output, _ = run(setting, "config", "--json", status=1, **{name: value})
         wrong = {one["name"]: one["wrong"] for one in json.loads(output)["variables"] if one["wrong"]}
         check(list(wrong) == [name] and advice in wrong[name], output)
+        _, errors = run(setting, "devices", status=1, **{name: value})
+        check(f"{name} is '{value}'; {advice}" in errors, errors)
+    run(setting, "devices", "--path", "roce", VERBENA_PATH="fast")
     say(f"{len(known)} variables, one that is misspelt, and three whose values nobody understands")
 
 
