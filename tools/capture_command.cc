@@ -68,6 +68,10 @@ int run_capture(const CaptureOptions& options) {
   if (!fs::is_directory(file.parent_path(), error) || fs::is_directory(file, error))
     return report_failure("capture", options.file + " cannot be a file: the folder must be there, and it none itself",
                           "Name a file for -w in a folder that is there and that this user may write to.");
+  const auto there = fs::symlink_status(file, error);
+  if (fs::exists(there) && !fs::is_regular_file(there))
+    return report_failure("capture", options.file + " is no plain file, and would be replaced",
+                          "Name another file for -w.");
   const auto before = device_files(file);
   const SignalsLeftToChild signals;  // until the file has its name
   const auto status = run_child(signals, options.words, "VERBENA_PCAP", file.string(), [] {});

@@ -29,7 +29,7 @@ Result<pid_t> spawn(const SignalsLeftToChild& signals, const std::vector<std::st
   posix_spawnattr_init(&attributes);
   sigset_t usual;
   sigemptyset(&usual);
-  for (const int one : {SIGINT, SIGQUIT, SIGPIPE}) sigaddset(&usual, one);
+  for (const int one : {SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ}) sigaddset(&usual, one);
   posix_spawnattr_setsigdefault(&attributes, &usual);
   posix_spawnattr_setsigmask(&attributes, &signals.mask_of_child());
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);

@@ -41,7 +41,7 @@ int run_config(bool json) {
                           "Check its spelling; the names above are all there are.");
   for (const EnvironmentVariable& one : variables)
     if (const std::string wrong = wrong_with(one); !wrong.empty())
-      return report_failure("config", one.name + " is '" + printable(*one.value) + "'; " + wrong,
+      return report_failure("config", one.name + " is '" + *one.value + "'; " + wrong,
                             "No device is opened with it.");
   return kExitOk;
 }

@@ -192,7 +192,8 @@ int look_at(const CountersOptions& options, const std::string& folder) {
                         "Start programs with VERBENA_COUNTERS=" + folder + ", or run `verbena counters -- CMD`.");
 }
 
-int run_counters(const CountersOptions& options) {
+int run_counters(const CountersOptions& options, bool has_interval) {
+  if (has_interval && !options.watch) return report_usage("counters", "--interval is for --watch");
   if (!options.words.empty()) {
     if (!options.folder.empty())
       return report_usage("counters", "--folder is for programs that run already; CMD gets one of its own");
@@ -225,7 +226,7 @@ void add_counters_command(CLI::App& program, int& status) {
   command->add_option("--folder", options->folder, "Where programs keep their counters ($VERBENA_COUNTERS)")
       ->type_name("FOLDER");
   command->add_option("CMD", options->words, "A program to run and its arguments, after `--`");
-  command->callback([options, &status] { status = run_counters(*options); });
+  command->callback([options, interval, &status] { status = run_counters(*options, interval->count() != 0); });
 }
 
 }  // namespace verbena::tools

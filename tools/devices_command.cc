@@ -112,6 +112,10 @@ int run_devices(const DevicesOptions& options) {
                                                                     options.device.device + "'"),
                           "Check the spelling; without --device all are listed.");
   }
+  if (!options.verbose && !options.device.pcap.empty())
+    return report_usage("devices", "--pcap is for --verbose, which opens devices");
+  if (!options.device.pcap.empty() && devices.size() > 1)
+    return report_usage("devices", "--pcap is one file for one device; name that with --device");
   int status = kExitOk;
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
@@ -123,7 +127,7 @@ int run_devices(const DevicesOptions& options) {
     print_table(devices);
   }
   if (const auto one = misunderstood(options.device))
-    return report_failure("devices", one->name + " is '" + printable(*one->value) + "'; " + wrong_with(*one),
+    return report_failure("devices", one->name + " is '" + *one->value + "'; " + wrong_with(*one),
                           "No device is opened with it.");
   const bool any = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) { return info.usable; });
   if (any) return status;

@@ -21,10 +21,10 @@ constexpr Duration kPatience = Duration::milliseconds(200);
 Result<UniqueFd> open_parent(const std::string& path) {
   auto entry = open_as_named(path);
   if (!entry && entry.error().code() == ErrorCode::NotFound)
-    return Error(ErrorCode::NotFound, "there is no directory " + printable(path) + " to put it in");
+    return Error(ErrorCode::NotFound, "there is no directory " + path + " to put it in");
   if (!entry) return std::move(entry).error();
   if (entry->status.kind != EntryKind::Directory)
-    return Error(ErrorCode::NotFound, printable(path) + " is not a directory");
+    return Error(ErrorCode::NotFound, path + " is not a directory");
   return std::move(entry->fd);
 }
 
@@ -54,7 +54,7 @@ Result<TransferTarget> local_target(RootKind kind, const std::string& path, cons
   target.name = slash == std::string::npos ? whole : whole.substr(slash + 1);
   target.shown = whole;
   if (!is_safe_name(target.name))
-    return Error(ErrorCode::InvalidArgument, "'" + printable(path) + "' names no place for a file");
+    return Error(ErrorCode::InvalidArgument, "'" + path + "' names no place for a file");
   return target;
 }
 
@@ -78,7 +78,7 @@ Result<void> FileClient::connect(const Endpoint& server) {
   return channel_->connect(server.to_string());
 }
 
-Result<TransferTotals> FileClient::get(const std::string& remote, const std::string& local, bool force) {
+Result<void> FileClient::get(const std::string& remote, const std::string& local, bool force) {
   if (auto sent = channel_->send(message::Get{remote}); !sent) return std::move(sent).error();
   auto begin = await_begin();
   if (!begin) return std::move(begin).error();
@@ -99,8 +99,8 @@ Result<TransferTotals> FileClient::get(const std::string& remote, const std::str
   return run(receiver);
 }
 
-Result<TransferTotals> FileClient::put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
-                                       bool force) {
+Result<void> FileClient::put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
+                             bool force) {
   message::Put put;
   put.force = force;
   put.into = into;
@@ -163,14 +163,15 @@ Result<message::Begin> FileClient::await_begin() {
 }
 
 template <class Party>
-Result<TransferTotals> FileClient::run(Party& party) {
-  auto totals = move(party);
-  if (!totals) return first_error(totals.error(), channel_->connection().status());
-  return totals;
+Result<void> FileClient::run(Party& party) {
+  const auto moved = move(party);
+  totals_ = party.totals();
+  if (!moved) return first_error(moved.error(), channel_->connection().status());
+  return {};
 }
 
 template <class Party>
-Result<TransferTotals> FileClient::move(Party& party) {
+Result<void> FileClient::move(Party& party) {
   double active_at = monotonic_seconds();
   while (!party.finished() || !channel_->flushed()) {
     bool further = engine_.run_once();
@@ -190,7 +191,7 @@ Result<TransferTotals> FileClient::move(Party& party) {
     if (auto sense = check(active_at); !sense) return std::move(sense).error();
     if (!further) engine_.wait(engine_.now() + kPatience);
   }
-  return party.totals();
+  return {};
 }
 
 }  // namespace verbena::tools

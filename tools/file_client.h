@@ -25,10 +25,11 @@ class FileClient {
   // Nothing unfinished stays under its name.
   Result<void> connect(const Endpoint& server);
   // `remote` and `local` as in FileServer: a file goes into a directory that has the name asked for.
-  Result<TransferTotals> get(const std::string& remote, const std::string& local, bool force);
+  Result<void> get(const std::string& remote, const std::string& local, bool force);
   // `root` is what stands at `local`. With `into`, `remote` must be a directory.
-  Result<TransferTotals> put(OpenedEntry root, const std::string& local, const std::string& remote, bool into,
-                             bool force);
+  Result<void> put(OpenedEntry root, const std::string& local, const std::string& remote, bool into, bool force);
+  // Of the last of them, after an error too.
+  const TransferTotals& totals() const { return totals_; }
   // What the user can do about the last error, where more is known than its code tells; else empty.
   std::string_view advice() const { return advice_; }
   // Says goodbye.
@@ -36,9 +37,9 @@ class FileClient {
 
  private:
   template <class Party>
-  Result<TransferTotals> run(Party& party);
+  Result<void> run(Party& party);
   template <class Party>
-  Result<TransferTotals> move(Party& party);
+  Result<void> move(Party& party);
   Result<message::Begin> await_begin();
   void wait();
   Result<void> check(double active_at);
@@ -47,6 +48,7 @@ class FileClient {
   Device& device_;
   TransferObserver& observer_;
   Staging staging_;
+  TransferTotals totals_;
   std::unique_ptr<MessageChannel> channel_;
   std::string advice_;
 };

@@ -194,7 +194,7 @@ Result<std::unique_ptr<FileServer>> FileServer::create(ProgressEngine& engine, D
   auto root = open_as_named(directory);
   if (!root) return std::move(root).error();
   if (root->status.kind != EntryKind::Directory)
-    return Error(ErrorCode::InvalidArgument, "cannot serve " + printable(directory) + ": it is not a directory");
+    return Error(ErrorCode::InvalidArgument, "cannot serve " + directory + ": it is not a directory");
   server->root_ = std::move(root->fd);
   ListenOptions listen;
   listen.port = port;

@@ -88,7 +88,7 @@ int explain_usage(const CLI::App& program, const CLI::ParseError& error) {
 
 int main(int argc, char** argv) {
   using namespace verbena::tools;
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int one : {SIGPIPE, SIGXFSZ}) std::signal(one, SIG_IGN);  // who writes is told by the call
   CLI::App program("RDMA on any machine: look at devices, try connections, move files.", "verbena");
   program.set_version_flag("--version", "verbena " VERBENA_VERSION);
   program.require_subcommand(1);

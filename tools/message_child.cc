@@ -42,7 +42,7 @@ Result<pid_t> spawn(const std::vector<std::string>& words, int out) {
   posix_spawnattr_init(&attributes);
   sigset_t usual;
   sigemptyset(&usual);
-  for (const int one : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&usual, one);
+  for (const int one : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) sigaddset(&usual, one);
   posix_spawnattr_setsigdefault(&attributes, &usual);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);

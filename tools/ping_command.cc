@@ -185,12 +185,21 @@ int run_client(const PingOptions& options, const PingRequest& request) {
   return finish_capture("ping", *device, ping_from(*device, options, *peer, request));
 }
 
-int run_ping(const PingOptions& options) {
+int run_ping(const PingOptions& options, const CLI::App& command) {
+  const auto given = [&](std::initializer_list<const char*> names) -> std::string {
+    for (const char* const name : names)
+      if (command.count(name) != 0) return name;
+    return "";
+  };
   if (options.server) {
     if (!options.peer.empty()) return report_usage("ping", "a server takes no HOST; --device chooses its address");
+    if (const auto name = given({"--op", "--count", "--size", "--interval", "--timeout", "--json"}); !name.empty())
+      return report_usage("ping", name + " is for the client");
     return run_server(options);
   }
   if (options.peer.empty()) return report_usage("ping", "HOST is missing (or -s for the server)");
+  if (const auto name = given({"--port", "--once"}); !name.empty())
+    return report_usage("ping", name + " is for the server" + (name == "--port" ? "; a client says HOST:PORT" : ""));
   PingRequest request;
   request.operation = *parse_ping_operation(options.operation);
   request.size = options.size.value_or(is_atomic(request.operation) ? 8 : 64);
@@ -225,7 +234,7 @@ void add_ping_command(CLI::App& program, int& status) {
   command->add_flag("-q,--quiet", options->quiet, "No line per operation");
   command->add_flag("--json", options->json, "The summary as JSON");
   add_device_flags(*command, options->device);
-  command->callback([options, &status] { status = run_ping(*options); });
+  command->callback([options, command, &status] { status = run_ping(*options, *command); });
 }
 
 }  // namespace verbena::tools

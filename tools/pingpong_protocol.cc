@@ -36,7 +36,7 @@ std::array<char, PingpongAddress::kWireBytes> PingpongAddress::to_wire() const {
 }
 
 Result<PingpongAddress> PingpongAddress::from_wire(std::string_view text) {
-  const Error wrong(ErrorCode::ProtocolError, "\"" + printable(text.substr(0, kWireBytes)) +
+  const Error wrong(ErrorCode::ProtocolError, "\"" + std::string(text.substr(0, kWireBytes)) +
                                                   "\" is no address of ibv_rc_pingpong (LID:QPN:PSN:GID)");
   if (text.size() != kWireBytes || text[4] != ':' || text[11] != ':' || text[18] != ':' || text[51] != '\0')
     return wrong;

@@ -8,7 +8,7 @@ namespace verbena::tools {
 namespace {
 
 Error unsafe(std::string_view path, const std::string& why) {
-  return Error(ErrorCode::InvalidArgument, "path '" + printable(path) + "' " + why);
+  return Error(ErrorCode::InvalidArgument, "path '" + std::string(path) + "' " + why);
 }
 
 // Length of the UTF-8 sequence that starts `text`; 0 when it is broken, or a control character of two bytes.

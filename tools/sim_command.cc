@@ -226,7 +226,9 @@ Error run_planted(const SimOptions& options) {
 
 int run_sim(const SimOptions& options) {
   if (options.list_bugs) {
-    for (const std::string& name : bug_names()) say(stdout, "{}\n", name);
+    if (options.json) say_json(bug_names());
+    else
+      for (const std::string& name : bug_names()) say(stdout, "{}\n", name);
     return kExitOk;
   }
   const auto bug = parse_bug(options.plant);

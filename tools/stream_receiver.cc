@@ -35,7 +35,7 @@ Result<void> StreamReceiver::handle(Message message) {
         return sender_sent("two Chunks in one slot");
     if (remote_) {
       auto there = remote_->sub_range(std::uint64_t{chunk->slot} * staging_.slot_bytes, chunk->length);
-      if (!there) return std::move(there).error();
+      if (!there) return sender_sent("a Chunk outside the memory it lends");
       channel_.connection().read(reads_[chunk->slot], staging_.local(chunk->slot, chunk->length), *there);
     }
   }
@@ -117,9 +117,9 @@ Result<void> StreamReceiver::begin_directory(const message::Directory& m) {
   Result<UniqueFd> directory = cancelled();
   if (levels_.empty())
     directory = target_.name.empty() ? target_.parent.duplicate()
-                                     : make_directory(target_.parent.get(), target_.name, level.created);
+                                     : make_directory(target_.parent.get(), target_.name, m.mode, level.created);
   else if (levels_.back().directory.is_open())
-    directory = make_directory(levels_.back().directory.get(), m.name, level.created);
+    directory = make_directory(levels_.back().directory.get(), m.name, m.mode, level.created);
   Result<void> told;
   if (directory) {
     level.directory = std::move(*directory);

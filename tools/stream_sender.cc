@@ -27,6 +27,7 @@ Result<void> StreamSender::handle(const Message& message) {
   if (const auto* refusal = std::get_if<message::Refused>(&message)) return refused(*refusal);
   if (std::holds_alternative<message::Done>(message)) {
     if (!all_sent_ || !outstanding_.empty()) return receiver_sent("Done before the end");
+    if (std::get<message::Done>(message).files != totals_.files) return receiver_sent("a Done of other files");
     finished_ = true;
     return {};
   }
@@ -61,12 +62,22 @@ Result<bool> StreamSender::step() {
   return true;
 }
 
+// Some files, as those of /proc, do not say how long they are.
+void StreamSender::check_empty(WalkItem& item) {
+  std::byte one;
+  const auto got = read_fully(item.fd.get(), {&one, 1});
+  if (got && *got == 0) return;
+  item.kind = WalkItem::Kind::Failed;
+  item.error = got ? Error(ErrorCode::NotSupported, "its size is not known before it is read") : got.error();
+}
+
 Result<void> StreamSender::begin_entry(WalkItem item) {
   const std::uint32_t id = next_id_;
   if (item.kind == WalkItem::Kind::File && item.status.size > kMaxFileBytes) {
     item.kind = WalkItem::Kind::Failed;
     item.error = Error(ErrorCode::NotSupported, "the file is too large");
   }
+  if (item.kind == WalkItem::Kind::File && item.status.size == 0) check_empty(item);
   switch (item.kind) {
     case WalkItem::Kind::File:
       ++next_id_;
@@ -152,7 +163,10 @@ Result<void> StreamSender::end_file() {
 Result<void> StreamSender::abort_file(const Error& error) {
   Outstanding last;
   last.ends = current_->id;
-  if (refused_.count(current_->id) == 0) count_failure(in_flight_[current_->id], explain(error));
+  if (refused_.count(current_->id) == 0) {
+    count_failure(in_flight_[current_->id], explain(error));
+    aborted_.insert(current_->id);
+  }
   current_.reset();
   return send(message::FileAbort{error.code(), explain(error)}, last);
 }
@@ -187,6 +201,7 @@ void StreamSender::settle(const Outstanding& outstanding) {
   }
   if (outstanding.is_directory_end && refused_.count(*outstanding.ends) == 0) ++totals_.directories;
   refused_.erase(*outstanding.ends);
+  aborted_.erase(*outstanding.ends);
   in_flight_.erase(entry);
 }
 
@@ -194,7 +209,8 @@ Result<void> StreamSender::refused(const message::Refused& refusal) {
   const auto entry = in_flight_.find(refusal.id);
   if (entry == in_flight_.end()) return receiver_sent("Refused for what was not sent");
   if (!refused_.insert(refusal.id).second) return receiver_sent("Refused twice for one entry");
-  if (refusal.code != ErrorCode::Cancelled) count_failure(entry->second, refusal.text);
+  const bool is_counted = refusal.code == ErrorCode::Cancelled || aborted_.count(refusal.id) != 0;
+  if (!is_counted) count_failure(entry->second, refusal.text);
   const auto level = std::find(open_directories_.begin(), open_directories_.end(), refusal.id);
   if (level == open_directories_.end()) return {};
   // A directory that is not wanted: neither is anything in it.

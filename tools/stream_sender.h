@@ -52,6 +52,7 @@ class StreamSender {
   };
 
   Result<bool> step();
+  static void check_empty(WalkItem& item);
   Result<void> begin_entry(WalkItem item);
   Result<bool> send_chunk();
   Result<void> end_file();
@@ -74,6 +75,7 @@ class StreamSender {
   std::vector<std::uint32_t> open_directories_;     // ids, outermost first
   std::map<std::uint32_t, std::string> in_flight_;  // paths of entries not settled
   std::set<std::uint32_t> refused_;                 // of those
+  std::set<std::uint32_t> aborted_;                 // of those, here: counted already
   std::deque<Outstanding> outstanding_;
   std::uint32_t next_id_ = 1;
   std::uint32_t processed_ = 0;  // by the receiver

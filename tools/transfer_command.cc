@@ -121,7 +121,7 @@ void print_json(const TransferOptions& options, const Outcome& outcome, const De
                      {"seconds", outcome.seconds},
                      {"bytes_per_second",
                       outcome.seconds > 0 ? static_cast<double>(totals.bytes) / outcome.seconds : 0},
-                     {"sha256", error == nullptr && totals.files != 0 ? "verified" : "none"},
+                     {"sha256", totals.files != 0 ? "verified" : "none"},
                      {"failures", failures}};
   if (error != nullptr) all["error"] = error_json(*error);
   if (device != nullptr)
@@ -153,9 +153,9 @@ Result<OpenedEntry> open_root(const TransferOptions& options, Console& console) 
   return root;
 }
 
-// An error may come with `what_to_do` about it, where more is known than its code tells.
-Result<Outcome> transfer(const TransferOptions& options, const Url& url, const RemotePath& remote, Device& device,
-                         Console& console, std::string& what_to_do) {
+// An error may come with `what_to_do` about it, where more is known than its code tells, and with an `outcome`.
+Result<void> transfer(const TransferOptions& options, const Url& url, const RemotePath& remote, Device& device,
+                      Console& console, Outcome& outcome, std::string& what_to_do) {
   Result<OpenedEntry> root = OpenedEntry{};
   if (!options.is_get) root = open_root(options, console);
   if (!root) return std::move(root).error();
@@ -170,34 +170,38 @@ Result<Outcome> transfer(const TransferOptions& options, const Url& url, const R
   client.interrupted = [&signals] { return signals.requested(); };
   client.on_total = [&console](std::uint64_t bytes) { console.set_total(bytes); };
   const double begun_at = monotonic_seconds();
-  auto totals = options.is_get ? client.get(remote.path, options.path, options.force)
-                               : client.put(std::move(*root), options.path, remote.path, remote.into,
-                                            options.force);
+  auto moved = options.is_get ? client.get(remote.path, options.path, options.force)
+                              : client.put(std::move(*root), options.path, remote.path, remote.into, options.force);
   what_to_do = client.advice();
-  if (!totals) return std::move(totals).error();
-  Outcome outcome{*totals, monotonic_seconds() - begun_at};
-  client.close();
-  return outcome;
+  outcome = {client.totals(), monotonic_seconds() - begun_at};
+  if (moved) client.close();
+  return moved;
 }
 
-int fail(const TransferOptions& options, const Console& console, const Error& error, std::string_view what_to_do) {
-  if (options.json) print_json(options, {}, nullptr, &error, console.failures());
+// What arrived before stays there.
+int fail(const TransferOptions& options, const Outcome& outcome, const Console& console, const Error& error,
+         std::string_view what_to_do) {
+  if (options.json) print_json(options, outcome, nullptr, &error, console.failures());
+  else if (!options.quiet && outcome.totals.files != 0)
+    say(stderr, "verbena {}: {} arrived, {}\n", options.name(), format_count(outcome.totals.files, "file", "files"),
+        format_bytes(static_cast<double>(outcome.totals.bytes)));
   return report_error(options.name(), error, what_to_do);
 }
 
 int transfer_on(Device& device, const TransferOptions& options, const Url& url, const RemotePath& remote) {
   Console console(options);
   std::string what_to_do;
-  auto outcome = transfer(options, url, remote, device, console, what_to_do);
+  Outcome outcome;
+  const auto moved = transfer(options, url, remote, device, console, outcome, what_to_do);
   console.finish();
-  if (!outcome)
-    return fail(options, console, outcome.error(),
-                what_to_do.empty() ? advice(outcome.error().code()) : std::string_view(what_to_do));
-  if (options.json) print_json(options, *outcome, &device, nullptr, console.failures());
-  else if (!options.quiet) print_summary(options, *outcome, device);
-  if (outcome->totals.failures == 0) return kExitOk;
+  if (!moved)
+    return fail(options, outcome, console, moved.error(),
+                what_to_do.empty() ? advice(moved.error().code()) : std::string_view(what_to_do));
+  if (options.json) print_json(options, outcome, &device, nullptr, console.failures());
+  else if (!options.quiet) print_summary(options, outcome, device);
+  if (outcome.totals.failures == 0) return kExitOk;
   say(stderr, "verbena {}: {} failed; see above.\n", options.name(),
-      format_count(outcome->totals.failures, "file", "files"));
+      format_count(outcome.totals.failures, "file", "files"));
   return kExitFailure;
 }
 
@@ -210,7 +214,7 @@ int run_transfer(const TransferOptions& options) {
   auto device = open_device_towards(options.device, url->endpoint);
   if (!device) {
     const auto what_to_do = open_advice(device.error(), options.device, &url->endpoint);
-    return fail(options, Console(options), device.error(), what_to_do);
+    return fail(options, {}, Console(options), device.error(), what_to_do);
   }
   return finish_capture(options.name(), *device, transfer_on(*device, options, *url, *remote));
 }

@@ -13,8 +13,6 @@
 #include <cstring>
 #include <memory>
 
-#include "tools/safe_path.h"
-
 namespace verbena::tools {
 
 namespace {
@@ -23,11 +21,11 @@ constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 constexpr int kNameAttempts = 100;
 
 Error failed(const char* what, const std::string& name) {
-  return Error::from_errno(errno, std::string(what) + " " + (name.empty() ? "it" : printable(name)));
+  return Error::from_errno(errno, std::string(what) + " " + (name.empty() ? "it" : name));
 }
 
 Error is_link(const std::string& name) {
-  return Error(ErrorCode::PermissionDenied, printable(name) + " is a symbolic link, which is not followed");
+  return Error(ErrorCode::PermissionDenied, name + " is a symbolic link, which is not followed");
 }
 
 EntryStatus to_status(const struct stat& info) {
@@ -50,7 +48,7 @@ Result<OpenedEntry> opened(int fd, const std::string& name) {
   entry.fd.reset(fd);
   entry.status = status_of(fd);
   if (entry.status.kind != EntryKind::File && entry.status.kind != EntryKind::Directory)
-    return Error(ErrorCode::InvalidArgument, printable(name) + " is neither a file nor a directory");
+    return Error(ErrorCode::InvalidArgument, name + " is neither a file nor a directory");
   return entry;
 }
 
@@ -100,7 +98,7 @@ Result<OpenedEntry> open_entry(int directory, const std::string& name) {
   if (!status) return std::move(status).error();
   if (status->kind == EntryKind::SymbolicLink) return is_link(name);
   if (status->kind == EntryKind::Other)
-    return Error(ErrorCode::InvalidArgument, printable(name) + " is neither a file nor a directory");
+    return Error(ErrorCode::InvalidArgument, name + " is neither a file nor a directory");
   const int fd = ::openat(directory, name.c_str(), kReadFlags | O_NOFOLLOW);
   if (fd < 0 && errno == ELOOP) return is_link(name);
   if (fd < 0) return failed("cannot read", name);
@@ -170,8 +168,8 @@ Result<std::vector<std::string>> list_names(int directory, std::size_t limit) {
   return names;
 }
 
-Result<UniqueFd> make_directory(int parent, const std::string& name, bool& created) {
-  created = ::mkdirat(parent, name.c_str(), 0700) == 0;
+Result<UniqueFd> make_directory(int parent, const std::string& name, std::uint16_t mode, bool& created) {
+  created = ::mkdirat(parent, name.c_str(), mode | S_IRWXU) == 0;
   if (!created && errno != EEXIST) return failed("cannot create directory", name);
   auto fd = open_directory(parent, name);
   if (!fd && created) {
@@ -197,9 +195,11 @@ Result<PartialFile> PartialFile::create(int directory, const std::string& name, 
   auto there = status_at(directory, name);
   if (!there) return std::move(there).error();
   if (there->kind == EntryKind::Directory)
-    return Error(ErrorCode::AlreadyExists, printable(name) + " is a directory there");
+    return Error(ErrorCode::AlreadyExists, name + " is a directory there");
+  if (there->kind == EntryKind::Other)
+    return Error(ErrorCode::AlreadyExists, name + " is neither a file nor a directory there");
   if (there->kind != EntryKind::Missing && !force)
-    return Error(ErrorCode::AlreadyExists, printable(name) + " exists; --force replaces it");
+    return Error(ErrorCode::AlreadyExists, name + " exists; --force replaces it");
   PartialFile file;
   file.directory_ = directory;
   file.name_ = name;

@@ -69,8 +69,9 @@ Result<OpenedEntry> open_as_named(const std::string& path);
 // Sorted, without "." and "..". ResourceExhausted: more than `limit`.
 Result<std::vector<std::string>> list_names(int directory, std::size_t limit = 1'000'000);
 
-// Makes the directory, or takes the one that is there; `created` tells which. After an error nothing was made.
-Result<UniqueFd> make_directory(int parent, const std::string& name, bool& created);
+// Makes the directory, or takes the one that is there; `created` tells which. After an error nothing was made. A new
+// one has `mode`, less the umask, and is its owner's to write to.
+Result<UniqueFd> make_directory(int parent, const std::string& name, std::uint16_t mode, bool& created);
 
 // Reads until `out` is full or the file ends.
 Result<std::size_t> read_fully(int fd, std::span<std::byte> out);

@@ -47,7 +47,7 @@ TEST(Tree, follows_no_link_at_any_place) {
   }
   EXPECT_FALSE(open_directory_below(root.get(), Names{"out"}));
   bool created = true;
-  EXPECT_FALSE(make_directory(root.get(), "out", created));
+  EXPECT_FALSE(make_directory(root.get(), "out", 0755, created));
   EXPECT_FALSE(created);
 }
 
@@ -60,7 +60,7 @@ TEST(Tree, makes_no_directory_that_it_cannot_open) {
   const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   bool created = false;
-  const auto made = make_directory(root.get(), "d", created);
+  const auto made = make_directory(root.get(), "d", 0755, created);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().native(), EMFILE);

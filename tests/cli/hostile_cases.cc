@@ -153,6 +153,15 @@ void serve_honest_file(HostilePeer& peer) {
   peer.listen();
 }
 
+// Says that it took all messages of a file of four slots, and no file.
+void lose_a_file(HostilePeer& peer) {
+  peer.send(peer.own_begin(kFile));
+  peer.listen();
+  peer.send(Ack{7});
+  peer.send(Done{});
+  peer.listen();
+}
+
 }  // namespace
 
 std::vector<HostileCase> client_cases() {
@@ -218,6 +227,7 @@ std::vector<HostileCase> server_cases() {
   all.push_back({"wrong-key", [](HostilePeer& peer) { serve_wrong_key(peer, true); }});
   all.push_back({"wrong-key-to-write", [](HostilePeer& peer) { serve_wrong_key(peer, false); }});
   all.push_back({"short-memory", serve_short_memory});
+  all.push_back({"lose-file", lose_a_file});
   all.push_back(ask("failed-with-escapes", Failed{ErrorCode::NotFound, "\x1b[31mred\nline"}));
   all.push_back(ask("file-first", File{1, 0644, 0, ""}));
   all.push_back(ask("no-slots", Begin{}));

@@ -101,6 +101,11 @@ def a_program_is_captured_from_outside(setting):
     run(setting, "capture", "-w", file, "--", "sh", "-c", " ".join(ping) + "; exit 5", status=5)
     run(setting, "capture", "-w", file, "--", "sh", "-c", " ".join(ping) + "; kill -9 $$", status=137)
     run(setting, "capture", "-w", file, status=2)
+    os.mkfifo(setting.path("fifo"))
+    os.symlink("real", setting.path("link"))
+    for name in ("fifo", "link"):
+        _, errors = run(setting, "capture", "-w", setting.path(name), "--", *ping, status=1)
+        check("is no plain file" in errors and not os.path.isfile(setting.path(name)), errors)
     run(setting, "capture", "--", "true", status=2)
     _, errors = run(setting, "capture", "-w", setting.path("no", "x"), "--", "true", status=1)
     check("-w" in errors, errors)
@@ -163,6 +168,8 @@ def variables_are_told(setting):
         output, errors = run(setting, "config", status=1, **{name: value})
         check(f"{name} = {value}\n  wrong    not understood: {advice}" in output, output)
         check(f"{name} is '{value}'; {advice}" in errors and output.count("  wrong ") == 1, errors + output)
+        _, errors = run(setting, "config", status=1, **{name: "\x1b" + value})
+        check(f"{name} is '\\x1b{value}'; {advice}" in errors, errors)
         output, _ = run(setting, "config", "--json", status=1, **{name: value})
         wrong = {one["name"]: one["wrong"] for one in json.loads(output)["variables"] if one["wrong"]}
         check(list(wrong) == [name] and advice in wrong[name], output)

@@ -35,6 +35,7 @@ def a_planted_bug_is_found(setting):
     names, _ = setting.run("sim", "--list-bugs")
     bugs = names.split()
     check("AcceptGap" in bugs and len(bugs) == len(set(bugs)), names)
+    check(json.loads(setting.run("sim", "--list-bugs", "--json")[0]) == bugs, "as JSON")
     if not os.path.exists(os.path.join(setting.bin, "verbena-sim-planted")):
         raise Skip("verbena-sim-planted was not built")
     output, _ = setting.run("sim", "--plant", "AcceptGap", "--seeds", "1:20", status=1)

@@ -241,6 +241,8 @@ def links_and_special_files_are_left_out(setting):
     check("symbolic link" in errors and os.path.getsize(setting.path("got", "file")) == 7, errors)
     setting.run("put", setting.path("secret"), server.url("t/leak"), "--force")
     check(not os.path.islink(setting.path("served", "t", "leak")), "the link stands still")
+    _, errors = setting.run("put", setting.path("secret"), server.url("t/fifo"), "--force", status=1)
+    check("neither a file" in errors and not os.path.isfile(setting.path("served", "t", "fifo")), errors)
     server.stop()
     say("links, FIFOs: skipped in trees, refused by name, never followed")
 
@@ -273,6 +275,55 @@ def unreadable_files_fail_alone(setting):
     check("PermissionDenied" in errors and not os.path.exists(setting.path("x")), errors)
     server.stop()
     say(f"two of three failed, the third came: {result['failures']}")
+
+
+def a_file_that_does_not_say_its_size_fails(setting):
+    os.makedirs(setting.path("served"))
+    server = Server(setting, "serve", setting.path("served"), "--writable")
+    _, errors = setting.run("put", "/proc/cpuinfo", server.url("info"), status=1)
+    check("its size is not known" in errors and not os.path.exists(setting.path("served", "info")), errors)
+    server.stop()
+    server = Server(setting, "serve", "/proc/sys/kernel")
+    _, errors = setting.run("get", server.url("ostype"), setting.path("got"), status=1)
+    check("its size is not known" in errors and not os.path.exists(setting.path("got")), errors)
+    server.stop()
+    say("of /proc, there and back")
+
+
+def a_limit_of_file_size_fails_alone(setting):
+    write_file(setting.path("large"), 3_000_000)
+    write_file(setting.path("small"), 10)
+    os.makedirs(setting.path("served"))
+    limited = ["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh"]
+    server = Server(setting, "serve", setting.path("served"), "--writable", prefix=limited)
+    _, errors = setting.run("put", setting.path("large"), server.url("large"), status=1)
+    check("File too large" in errors and not os.path.exists(setting.path("served", "large")), errors)
+    setting.run("put", setting.path("small"), server.url("small"))
+    server.stop()
+    say(errors.splitlines()[0])
+
+
+def what_arrived_before_an_end_is_told_and_has_its_rights(setting):
+    os.makedirs(setting.path("served", "t", "inner"))
+    for number in range(20):
+        write_file(setting.path("served", "t", "inner", f"a{number:02}"), 1000)
+    size = 500_000_000 if setting.large else 200_000_000
+    with open(setting.path("served", "t", "inner", "z"), "wb") as file:
+        file.truncate(size)
+    for name in ("t", "t/inner"):
+        os.chmod(setting.path("served", name), 0o755)
+    server = Server(setting, "serve", setting.path("served"))
+    client = setting.start("get", server.url("t"), setting.path("got"), "--json", stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL)
+    wait_until(lambda: os.path.exists(setting.path("got", "inner", "a19")), "the small ones arrived")
+    client.send_signal(signal.SIGINT)
+    output, _ = client.communicate(timeout=PATIENCE)
+    result = json.loads(output)
+    check(result["ok"] or (result["files"] == 20 and result["bytes"] == 20_000 and result["seconds"] > 0), result)
+    for name in ("got", "got/inner"):
+        check(os.stat(setting.path(name)).st_mode & 0o777 == 0o755, name)
+    server.stop()
+    say("quicker than the interrupt" if result["ok"] else f"{result['files']} files before the end")
 
 
 def is_opened(path, action):
@@ -364,6 +415,7 @@ if __name__ == "__main__":
          existing_files_stay_unless_forced, of_many_failures_the_first_are_named_and_all_counted,
          a_file_where_a_directory_should_be_fails_alone,
          a_tree_deeper_than_the_descriptors_fails_in_part, links_and_special_files_are_left_out,
-         a_read_only_server_takes_nothing, unreadable_files_fail_alone,
+         a_read_only_server_takes_nothing, unreadable_files_fail_alone, a_file_that_does_not_say_its_size_fails,
+         a_limit_of_file_size_fails_alone, what_arrived_before_an_end_is_told_and_has_its_rights,
          a_tree_is_counted_before_the_server_waits_and_only_for_a_watcher, many_clients_at_once,
          once_ends_with_the_clients_outcome, interrupt_leaves_nothing)
