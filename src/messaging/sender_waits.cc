@@ -46,7 +46,10 @@ SendResult SenderEnd::send(std::span<const Outgoing> messages) {
 // Counts no refusal: who waits tries often, and was refused once.
 SendResult SenderEnd::try_now(std::span<const Outgoing> messages) {
   if (!is_open()) return {SendStatus::Closed, 0, 0};
-  if (!waiting_.empty()) return {SendStatus::NoCredit, 0, 0};  // in line
+  if (!waiting_.empty()) {
+    const bool never = !messages.empty() && messages[0].size > settled_.max_message_bytes;
+    return {never ? SendStatus::TooLong : SendStatus::NoCredit, 0, 0};  // or in line
+  }
   return messages.size() == 1 && !limiter_.is_on() ? pass_one(messages[0]) : pass(messages);
 }
 

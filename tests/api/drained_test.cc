@@ -40,6 +40,12 @@ struct End {
       if (const auto completion = completions.poll_one()) return completion->status;
     }
   }
+  std::uint64_t refusals() const {
+    std::uint64_t count = 0;
+    for (const NamedCounter& one : device.counters())
+      if (one.name == "send_rnr_err") count = one.value;
+    return count;
+  }
   int drained_events() {
     int count = 0;
     while (const auto event = device.poll_event()) count += event->async == AsyncEventType::SqDrained ? 1 : 0;
@@ -88,6 +94,32 @@ TEST_P(Drained, is_said_once) {
   near.enter(QueuePairState::Rts);
   near.enter(QueuePairState::Sqd, true);
   EXPECT_EQ(near.drained_events(), 1);
+  near.enter(QueuePairState::Rts);
+  near.enter(QueuePairState::Sqd);
+  EXPECT_EQ(near.drained_events(), 0) << "nobody asked for it this time";
+}
+
+// Each refusal asks for the shortest wait there is.
+TEST_P(Drained, how_often_a_receive_is_asked_for_can_be_changed) {
+  const auto refusals_after = [this](std::uint8_t before, std::uint8_t then) {
+    must(near.pair.connect(far.pair.address(), {.rnr_retry = before}));
+    must(far.pair.connect(near.pair.address(), {.min_rnr_timer = 1}));
+    near.enter(QueuePairState::Sqd);
+    QueuePairAttributes values;
+    values.state = QueuePairState::Sqd;
+    values.rnr_retry = then;
+    near.modify(AttributeMask::State | AttributeMask::RnrRetry, values);
+    near.enter(QueuePairState::Rts);
+    const std::uint64_t told = far.refusals();
+    near.post(SendOpcode::Send);
+    EXPECT_EQ(near.outcome(far), CompletionStatus::RnrRetryExceeded);
+    near.enter(QueuePairState::Reset);
+    far.enter(QueuePairState::Reset);
+    return far.refusals() - told;
+  };
+  EXPECT_EQ(refusals_after(0, 3), 4u);
+  EXPECT_EQ(refusals_after(3, 0), 1u);
+  EXPECT_EQ(refusals_after(2, 2), 3u);
 }
 
 TEST_P(Drained, r082_how_many_reads_are_served_from_then_on_can_be_changed) {

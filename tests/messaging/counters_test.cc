@@ -181,6 +181,26 @@ TEST_P(Counters, refusals_of_what_is_too_long) {
   EXPECT_EQ(sender.counters().bytes, 256u);
 }
 
+TEST_P(Counters, refusals_of_what_is_too_long_behind_one_that_waits) {
+  VirtualPair pair(GetParam(), plain());
+  Sender& sender = *pair.sender;
+  const std::vector<std::byte> text(257);
+  const std::span<const std::byte> fits = std::span(text).first(256);
+  for (int quiet = 0; quiet < 3; ++quiet, pair.run_for(Duration::milliseconds(1)))
+    while (sender.try_send(fits)) quiet = 0;
+  const auto send = [&](std::span<const std::byte> message, ErrorCode expected) -> Task<void> {
+    expect_error(co_await sender.async_send(message, Duration::milliseconds(20)), expected);
+  };
+  pair.here.engine().spawn(send(fits, ErrorCode::DeadlineExceeded));
+  pair.run_for(Duration::milliseconds(1));
+  EXPECT_EQ(sender.try_send(fits).status, SendStatus::NoCredit);
+  EXPECT_EQ(sender.try_send(text).status, SendStatus::TooLong);
+  expect_error(sender.send(text), ErrorCode::InvalidArgument);
+  pair.here.engine().run(send(text, ErrorCode::InvalidArgument));
+  EXPECT_EQ(sender.counters().too_long, 3u);
+  pair.run_for(Duration::milliseconds(30));
+}
+
 // What the receiver says of room, and the sender hears: by SENDs, one for several. Where it is a word in memory, the
 // receiver counts what it WRITEs, and the sender, which is not told, nothing.
 TEST_P(Counters, credits_that_the_receiver_tells) {

@@ -69,6 +69,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask 
     enter_error(std::nullopt);
     return {};
   }
+  if (from == QueuePairState::Rts) attributes_.sq_drained_event = false;  // is asked for each time
   apply(values, mask);
   attributes_.state = to;
   if (to != QueuePairState::Sqd) drained_said_ = false;

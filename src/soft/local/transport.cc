@@ -25,7 +25,10 @@ bool Transport::writes() const {
 
 void Transport::handle_state(QueuePairState before) {
   const QueuePairState state = link_.qp.state();
-  if (state == before) return responder_.follow_limits();
+  if (state == before) {
+    if (state == QueuePairState::Sqd) send_.retries.reset(link_.qp.attributes());
+    return responder_.follow_limits();
+  }
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();

@@ -20,7 +20,10 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
   link_.icrc_start = wire::IcrcStart(path);
   link_.source_index = source_index;
   link_.trains_arrive_whole = path.destination.is_loopback();
-  if (state == before) return responder_.follow_limits();
+  if (state == before) {
+    if (state == QueuePairState::Sqd) send_.retries.reset(link_.qp.attributes());
+    return responder_.follow_limits();
+  }
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();
