@@ -63,14 +63,17 @@ bool covers(const UdpSocketRow& row, const Gid& address) {
   return row.address == address || (row.is_wildcard() && (address.is_ipv4() || !row.address.is_ipv4()));
 }
 
-// Those of the port that keep others from binding it at the address.
+// Those of the port that keep others from binding it at the address. The kernel shows its table by the page, and one
+// again that moved behind the end of a page when others came.
 std::vector<UdpSocketRow> rows_at(const Gid& address, std::uint16_t port, const std::string& proc) {
   std::vector<UdpSocketRow> rows;
   for (const char* table : {"udp", "udp6"}) {
     std::string text = read_text(proc + "/thread-self/net/" + table);
     if (text.empty()) text = read_text(proc + "/net/" + table);
-    for (const UdpSocketRow& row : parse_udp_table(text))
-      if (row.port == port && covers(row, address)) rows.push_back(row);
+    for (const UdpSocketRow& row : parse_udp_table(text)) {
+      const auto is_again = [&row](const UdpSocketRow& seen) { return row.inode != 0 && seen.inode == row.inode; };
+      if (row.port == port && covers(row, address) && std::ranges::none_of(rows, is_again)) rows.push_back(row);
+    }
   }
   return rows;
 }

@@ -37,10 +37,12 @@ class PortOwner : public ::testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
+  static std::string udp_row(const std::string& address, unsigned uid, unsigned inode) {
+    return "  77: " + address + " 00000000:0000 07 00000000:00000000 00:00000000 00000000 " + std::to_string(uid) +
+           " 0 " + std::to_string(inode) + " 2 0000000000000000 0\n";
+  }
   void add_udp_row(const std::string& address, unsigned uid, unsigned inode) {
-    write("proc/net/udp",
-          std::string(kHeading) + "  77: " + address + " 00000000:0000 07 00000000:00000000 00:00000000 " +
-              "00000000 " + std::to_string(uid) + " 0 " + std::to_string(inode) + " 2 0000000000000000 0\n");
+    write("proc/net/udp", kHeading + udp_row(address, uid, inode));
   }
   void add_process(unsigned pid, const char* command, unsigned inode) {
     const std::string home = "proc/" + std::to_string(pid);
@@ -66,6 +68,15 @@ TEST_F(PortOwner, counts_who_has_the_port_there) {
   EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 1), 4792), 0u);
   add_udp_row("00000000:12B7", 0, 4242);
   EXPECT_EQ(count(Gid::from_ipv4(127, 0, 0, 2)), 1u);
+}
+
+// As the kernel does where sockets come and go while its table is read.
+TEST_F(PortOwner, counts_one_that_is_shown_again_once) {
+  const std::string first = udp_row("0100007F:12B7", 0, 4242);
+  write("proc/net/udp", kHeading + first + udp_row("0200007F:12B7", 0, 4243) + first);
+  EXPECT_EQ(count_bound(Gid::from_ipv4(127, 0, 0, 1), 4791, (root_ / "proc").native()), 1u);
+  write("proc/net/udp", kHeading + first + udp_row("0100007F:12B7", 0, 4244));
+  EXPECT_EQ(count_bound(Gid::from_ipv4(127, 0, 0, 1), 4791, (root_ / "proc").native()), 2u);
 }
 
 TEST_F(PortOwner, of_every_ipv4_address_leaves_the_ipv6_ones) {
