@@ -305,7 +305,10 @@ Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std:
   // The queue pair answers before the peer knows of it.
   phase_ = Phase::Connecting;
   auto ok = bring_up(p.local_psn);
-  if (ok) ok = context().accept(id, p, ours);
+  if (ok) {
+    ok = context().accept(id, p, ours);
+    if (!ok && ok.error().code() == ErrorCode::WrongState) ok = given_up_error("accept", peer_.to_string());
+  }
   if (!ok) give_up(ok.error());
   return ok;
 }
@@ -372,6 +375,11 @@ void ConnectionState::on_rejected(const provider::Event& event) {
     stale_ = rejection_error(peer_.to_string(), event.reason, {});
     return;
   }
+  if (passive_)
+    return give_up(Error(ErrorCode::ConnectionLost,
+                         "accept " + peer_.to_string() + ": the peer has given up (" +
+                             reject_reason_text(event.reason) + ")",
+                         event.reason, ErrorDomain::CmReject));
   private_data_ = event.private_data;
   const bool is_ourselves = remote_ == device_.device().address();
   give_up(rejection_error(peer_.to_string(), event.reason, event.private_data, is_ourselves));

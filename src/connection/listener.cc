@@ -7,6 +7,7 @@
 
 #include "async/describe.h"
 #include "connection/connection_state.h"
+#include "connection/reject_reason.h"
 
 namespace verbena {
 
@@ -39,8 +40,7 @@ struct PendingRequest final : EventHandler {
     const std::string what = std::string(verb) + " " + peer.to_string() + ": ";
     if (spent)
       return std::make_unique<Error>(ErrorCode::WrongState, what + "the request was answered already");
-    if (gone)
-      return std::make_unique<Error>(ErrorCode::ConnectionLost, what + "the peer has given up meanwhile");
+    if (gone) return std::make_unique<Error>(given_up_error(verb, peer.to_string()));
     return nullptr;
   }
 
@@ -161,7 +161,8 @@ Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) 
     return Error(ErrorCode::InvalidArgument,
                  "reject " + p.peer.to_string() + ": " + std::to_string(private_data.size()) +
                      " bytes of private data, at most " + std::to_string(kMaxRejectPrivateData));
-  if (auto ok = p.device.context().reject(p.id, private_data); !ok) return ok;
+  if (auto ok = p.device.context().reject(p.id, private_data); !ok)
+    return ok.error().code() == ErrorCode::WrongState ? given_up_error("reject", p.peer.to_string()) : ok.error();
   p.spent = true;
   p.device.connections.erase(static_cast<std::uint64_t>(p.id));
   return p.device.context().destroy_connection(p.id);

@@ -74,4 +74,8 @@ Error rejection_error(const std::string& peer, int reason, std::span<const std::
                "the application there said no" + (text.empty() ? "" : ": \"" + text + "\""));
 }
 
+Error given_up_error(const std::string& verb, const std::string& peer) {
+  return Error(ErrorCode::ConnectionLost, verb + " " + peer + ": the peer has given up meanwhile");
+}
+
 }  // namespace verbena

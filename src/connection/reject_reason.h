@@ -21,4 +21,7 @@ std::string reject_reason_text(int reason);
 Error rejection_error(const std::string& peer, int reason, std::span<const std::byte> private_data,
                       bool is_ourselves = false);
 
+// Of who answers a request that nobody waits for any more.
+Error given_up_error(const std::string& verb, const std::string& peer);
+
 }  // namespace verbena

@@ -224,6 +224,61 @@ TEST(Listening, requests_that_were_given_up_are_let_go) {
   EXPECT_FALSE(pair.listener->poll_request());
 }
 
+std::uint64_t counter_of(const Device& device, std::string_view name) {
+  for (const NamedCounter& one : device.counters())
+    if (one.name == name) return one.value;
+  return 0;
+}
+
+// Of which nobody has told the program yet: its engine did not run meanwhile.
+TEST(Listening, who_answers_a_request_that_was_given_up_is_told_so) {
+  Device client = must(Device::open()), server = must(Device::open());
+  ProgressEngine near = must(ProgressEngine::create(client)), far = must(ProgressEngine::create(server));
+  Listener listener = must(Listener::create(far));
+  const auto given_up_request = [&] {
+    auto options = ConnectionOptions{};
+    options.connect_timeout = Duration::milliseconds(100);
+    Connection asks = must(Connection::prepare(near, options));
+    const auto ask = [&]() -> Task<void> {
+      expect_error(co_await asks.async_connect_to(listener.address().to_string()), ErrorCode::Unreachable);
+    };
+    near.spawn(ask());
+    std::optional<ConnectionRequest> request;
+    for (; !request; request = listener.poll_request()) {
+      near.run_once();
+      far.run_once();
+    }
+    const std::uint64_t before = counter_of(server, "rcvd_cm_pkts");
+    near.run_until([&] { return counter_of(server, "rcvd_cm_pkts") != before; });
+    return std::move(*request);
+  };
+  expect_error(given_up_request().accept(), ErrorCode::ConnectionLost, "accept ", "the peer has given up meanwhile");
+  expect_error(given_up_request().reject(), ErrorCode::ConnectionLost, "reject ", "the peer has given up meanwhile");
+}
+
+TEST(Listening, who_accepted_hears_that_the_peer_gave_up) {
+  auto network = must(testing::VirtualNetwork::create(1));
+  auto near = must(network.add_host()), far = must(network.add_host());
+  Listener listener = must(Listener::create(far.engine(), {.port = 7000}));
+  auto asks = std::make_unique<Connection>(must(Connection::prepare(near.engine())));
+  const auto ask = [&]() -> Task<void> {
+    expect_error(co_await asks->async_connect_to(listener.address().to_string()), ErrorCode::Cancelled);
+  };
+  near.engine().spawn(ask());
+  bool over = false;
+  const auto serve = [&]() -> Task<void> {
+    auto request = must(co_await listener.async_request());
+    network.cut(far, near);
+    Connection accepted = must(request.accept());
+    expect_error(co_await accepted.async_established(), ErrorCode::ConnectionLost, "the peer has given up");
+    over = true;
+  };
+  far.engine().spawn(serve());
+  must(network.run_for(Duration::milliseconds(50)));
+  asks.reset();
+  must(network.run_until([&] { return over; }));
+}
+
 TEST(Connecting, to_what_is_no_address_of_a_host_fails_at_once) {
   test::Pair pair;
   for (const char* address : {"0.0.0.0:7471", "224.0.0.1:9", "0.1.2.3:4", "255.255.255.255:9"})
