@@ -114,7 +114,7 @@ int run_devices(const DevicesOptions& options) {
   }
   if (!options.verbose && !options.device.pcap.empty())
     return report_usage("devices", "--pcap is for --verbose, which opens devices");
-  if (!options.device.pcap.empty() && devices.size() > 1)
+  if (!options.device.pcap.empty() && std::ranges::count_if(devices, &DeviceInfo::usable) > 1)
     return report_usage("devices", "--pcap is one file for one device; name that with --device");
   int status = kExitOk;
   if (options.json) {

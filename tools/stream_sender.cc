@@ -27,7 +27,10 @@ Result<void> StreamSender::handle(const Message& message) {
   if (const auto* refusal = std::get_if<message::Refused>(&message)) return refused(*refusal);
   if (std::holds_alternative<message::Done>(message)) {
     if (!all_sent_ || !outstanding_.empty()) return receiver_sent("Done before the end");
-    if (std::get<message::Done>(message).files != totals_.files) return receiver_sent("a Done of other files");
+    if (std::get<message::Done>(message).files != totals_.files) {
+      totals_.files = totals_.bytes = 0;  // which of them are there is not known
+      return receiver_sent("a Done of other files");
+    }
     finished_ = true;
     return {};
   }
@@ -62,8 +65,10 @@ Result<bool> StreamSender::step() {
   return true;
 }
 
-// Some files, as those of /proc, do not say how long they are.
+// Some files, as those of /proc, do not say how long they are; another may have grown since it was looked at.
 void StreamSender::check_empty(WalkItem& item) {
+  item.status.size = status_of(item.fd.get()).size;
+  if (item.status.size != 0) return;
   std::byte one;
   const auto got = read_fully(item.fd.get(), {&one, 1});
   if (got && *got == 0) return;
@@ -73,11 +78,11 @@ void StreamSender::check_empty(WalkItem& item) {
 
 Result<void> StreamSender::begin_entry(WalkItem item) {
   const std::uint32_t id = next_id_;
+  if (item.kind == WalkItem::Kind::File && item.status.size == 0) check_empty(item);
   if (item.kind == WalkItem::Kind::File && item.status.size > kMaxFileBytes) {
     item.kind = WalkItem::Kind::Failed;
     item.error = Error(ErrorCode::NotSupported, "the file is too large");
   }
-  if (item.kind == WalkItem::Kind::File && item.status.size == 0) check_empty(item);
   switch (item.kind) {
     case WalkItem::Kind::File:
       ++next_id_;

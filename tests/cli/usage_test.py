@@ -39,7 +39,6 @@ def wrong_usage_is_told_and_gives_two(setting):
         ("ping", "x", "--size", "99999999"), ("ping", "x:port"), ("ping", "x", "-c", "many"), ("serve",),
         ("ping", "x", "--port", "7472"), ("ping", "x", "--once"), ("ping", "-s", "--op", "cas"),
         ("ping", "-s", "--json"), ("ping", "-s", "-W", "3"), ("devices", "--pcap", "x"),
-        ("devices", "-v", "--pcap", "x"),
         ("counters", "--interval", "5", "--", "true"), ("counters", "--interval", "5"),
         ("serve", ".", "--port", "99999"), ("get", "verbena://h/x"),
         ("get", "http://h/x", "y"), ("get", "verbena://h:0/x", "y"), ("get", "verbena://:1/x", "y"),
@@ -55,6 +54,9 @@ def wrong_usage_is_told_and_gives_two(setting):
         check("--help" in errors, f"{words} does not lead on: {errors!r}")
         check(not output, f"{words} wrote to standard output: {output!r}")
     check("in brackets, [address]:port" in errors, errors)
+    if sum(one["usable"] for one in json.loads(setting.run("devices", "--json")[0])) > 1:
+        _, errors = setting.run("devices", "-v", "--pcap", "x", status=2)
+        check("name that with --device" in errors, errors)
     say(f"{len(wrong)} wrong command lines")
 
 
