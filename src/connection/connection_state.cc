@@ -223,7 +223,7 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
       in_time = co_await changed_.wait(deadline);
     if (was_established_) co_return {};
     if (ending_) co_return destroyed();
-    if (phase_ != Phase::Connecting) co_return *error_;
+    if (phase_ != Phase::Connecting) co_return why_not_connected();
     drop_id();
     if (mtu_refused_) {
       asked_mtu_ /= 2;
@@ -233,13 +233,18 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
     if (stale_ && engine_.now() + pause < deadline) {
       co_await detail::Sleep(engine_, engine_.now() + pause);
       if (ending_) co_return destroyed();
-      if (phase_ != Phase::Connecting) co_return *error_;
+      if (phase_ != Phase::Connecting) co_return why_not_connected();
       pause = std::min(pause * 2, kLongestPause);
       continue;
     }
     give_up(stale_ ? *stale_ : timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
     co_return *error_;
   }
+}
+
+Error ConnectionState::why_not_connected() const {
+  if (phase_ != Phase::Closed || error_->code() != ErrorCode::Flushed) return *error_;
+  return {ErrorCode::Cancelled, "connect to " + peer_.to_string() + ": the connection was closed meanwhile"};
 }
 
 Error ConnectionState::timeout_error(const std::string& what, Duration after) {
@@ -258,7 +263,6 @@ Result<void> ConnectionState::bring_up(std::optional<Psn> own) {
   parameters_ = std::move(*settled);
   provider::ConnectionParameters& p = parameters_;
   if (own) p.local_psn = *own;
-  if (options_.path_mtu != 0) p.path_mtu = std::min(p.path_mtu, options_.path_mtu);
   if (options_.traffic_class != 0) p.traffic_class = options_.traffic_class;
   p.flow_label = options_.flow_label;  // each direction has its own
   // A starting PSN is the first one its sender accepts: we expect ours and send from the peer's.
@@ -468,11 +472,13 @@ Task<Result<void>> ConnectionState::close(Self self, Duration timeout) {
   const Instant deadline = engine_.now() + timeout;
   const Closing closing{*this};
   Result<void> outcome;
+  if (phase_ == Phase::Closed && unsent_) outcome = status();
   if (phase_ == Phase::Prepared) end_here();
   if (phase_ == Phase::Connecting) {
     told_owner_ = true;
     outcome = co_await established(self, timeout);
     if (is_connecting()) end_here();
+    else if (phase_ == Phase::Closed) outcome = {};  // by somebody else, as is wanted
   }
   if (phase_ == Phase::Established && !ending_) outcome = co_await leave(deadline, timeout);
   while (phase_ == Phase::Closed && !ending_ && !channel_->ended())  // somebody else's close() is under way

@@ -90,6 +90,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   void give_up(Error error);
   void adopt(provider::ConnectionId id);
   void drop_id();
+  Error why_not_connected() const;
   Error timeout_error(const std::string& what, Duration after);
 
   EngineState& engine_;

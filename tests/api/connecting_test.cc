@@ -237,10 +237,12 @@ TEST(Listening, who_answers_a_request_that_was_given_up_is_told_so) {
   Listener listener = must(Listener::create(far));
   const auto given_up_request = [&] {
     auto options = ConnectionOptions{};
-    options.connect_timeout = Duration::milliseconds(100);
+    options.connect_timeout = Duration::milliseconds(50);
     Connection asks = must(Connection::prepare(near, options));
+    bool over = false;
     const auto ask = [&]() -> Task<void> {
       expect_error(co_await asks.async_connect_to(listener.address().to_string()), ErrorCode::Unreachable);
+      over = true;
     };
     near.spawn(ask());
     std::optional<ConnectionRequest> request;
@@ -248,12 +250,94 @@ TEST(Listening, who_answers_a_request_that_was_given_up_is_told_so) {
       near.run_once();
       far.run_once();
     }
-    const std::uint64_t before = counter_of(server, "rcvd_cm_pkts");
-    near.run_until([&] { return counter_of(server, "rcvd_cm_pkts") != before; });
+    while (!over) near.run_once();
     return std::move(*request);
   };
-  expect_error(given_up_request().accept(), ErrorCode::ConnectionLost, "accept ", "the peer has given up meanwhile");
-  expect_error(given_up_request().reject(), ErrorCode::ConnectionLost, "reject ", "the peer has given up meanwhile");
+  // Its device hears of it when it looks.
+  constexpr int kPatience = 50;
+  auto accepted = given_up_request().accept();
+  for (int i = 0; accepted && i < kPatience; ++i) accepted = given_up_request().accept();
+  expect_error(accepted, ErrorCode::ConnectionLost, "accept ", "the peer has given up meanwhile");
+  auto rejected = given_up_request().reject();
+  for (int i = 0; rejected && i < kPatience; ++i) rejected = given_up_request().reject();
+  expect_error(rejected, ErrorCode::ConnectionLost, "reject ", "the peer has given up meanwhile");
+}
+
+// Its engine need not run for that, nor ever again.
+TEST(Listening, requests_that_nobody_has_looked_at_are_refused_when_the_listener_goes) {
+  Device client = must(Device::open()), server = must(Device::open());
+  ProgressEngine near = must(ProgressEngine::create(client)), far = must(ProgressEngine::create(server));
+  std::optional<Listener> listener = must(Listener::create(far));
+  Connection asks = must(Connection::prepare(near));
+  bool over = false;
+  const auto ask = [&]() -> Task<void> {
+    expect_error(co_await asks.async_connect_to(listener->address().to_string()), ErrorCode::ConnectionRefused);
+    over = true;
+  };
+  near.spawn(ask());
+  while (counter_of(server, "rcvd_cm_pkts") == 0) near.run_once();
+  listener.reset();
+  near.run_until([&] { return over; });
+}
+
+TEST(Listening, who_accepts_takes_the_path_mtu_that_was_asked_for) {
+  auto network = must(testing::VirtualNetwork::create(1));
+  auto near = must(network.add_host()), far = must(network.add_host());
+  Listener listener = must(Listener::create(far.engine(), {.port = 7000}));
+  MemoryRegion here = must(near.device().allocate_memory(1000)), there = must(far.device().allocate_memory(1000));
+  for (const std::uint32_t asked : {256u, 1024u}) {
+    bool over = false;
+    const auto serve = [&]() -> Task<void> {
+      const Connection accepted = must(co_await listener.async_accept(ConnectionOptions{.path_mtu = 512}));
+      EXPECT_EQ(accepted.path_mtu(), asked);
+      while (!over) co_await far.engine().sleep(Duration::milliseconds(1));
+    };
+    far.engine().spawn(serve());
+    Connection asks =
+        must(Connection::connect(near.engine(), listener.address().to_string(), ConnectionOptions{.path_mtu = asked}));
+    EXPECT_EQ(asks.path_mtu(), asked);
+    must(asks.write(here.local(), there.remote()).wait());
+    over = true;
+    must(network.run_for(Duration::milliseconds(10)));
+  }
+}
+
+TEST(Closing, says_that_not_everything_was_sent_also_where_the_peer_closed_first) {
+  auto network = must(testing::VirtualNetwork::create(7));
+  auto near = must(network.add_host()), far = must(network.add_host());
+  Listener listener = must(Listener::create(far.engine(), {.port = 7000}));
+  std::optional<Connection> accepted;
+  const auto serve = [&]() -> Task<void> { accepted.emplace(must(co_await listener.async_accept())); };
+  far.engine().spawn(serve());
+  Connection connection = must(Connection::connect(near.engine(), listener.address().to_string()));
+  must(network.run_until([&] { return accepted.has_value(); }));
+  MemoryRegion memory = must(near.device().allocate_memory(8));
+  Operation unsent = connection.send(memory.local());
+  const auto close = [&]() -> Task<void> { static_cast<void>(co_await accepted->async_close()); };
+  far.engine().spawn(close());
+  must(network.run_until([&] { return connection.closed(); }));
+  expect_error(connection.close(), ErrorCode::Disconnected);
+}
+
+TEST(Closing, twice_while_it_connects_ends_both_and_the_connecting) {
+  auto network = must(testing::VirtualNetwork::create(7));
+  auto near = must(network.add_host()), far = must(network.add_host());
+  const Listener listener = must(Listener::create(far.engine(), {.port = 7000}));
+  Connection connection = must(Connection::prepare(near.engine()));
+  int ended = 0;
+  const auto connect = [&]() -> Task<void> {
+    expect_error(co_await connection.async_connect_to(listener.address().to_string()), ErrorCode::Cancelled);
+    ++ended;
+  };
+  const auto close = [&](Duration timeout, std::optional<ErrorCode> expected) -> Task<void> {
+    const auto closed = co_await connection.async_close(timeout);
+    EXPECT_EQ(closed ? std::nullopt : std::optional(closed.error().code()), expected);
+    ++ended;
+  };
+  near.engine().spawn(connect());
+  near.engine().spawn(close(Duration::milliseconds(100), ErrorCode::TimedOut));
+  near.engine().spawn(close(Duration::seconds(2), std::nullopt));
+  must(network.run_until([&] { return ended == 3; }));
 }
 
 TEST(Listening, who_accepted_hears_that_the_peer_gave_up) {

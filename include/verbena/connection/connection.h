@@ -38,7 +38,9 @@ struct ConnectionOptions {
   ReliabilityOptions reliability{};               // a dead peer is noticed within a second by default
   Device* device = nullptr;                       // one of the engine's; nullptr: its first
   ProtectionDomain* protection_domain = nullptr;  // of that device; nullptr: the device's own
-  std::uint32_t path_mtu = 0;  // bytes per packet at most: 256, 512, 1024, 2048, 4096; 0: what both devices can do
+  // Bytes per packet at most: 256, 512, 1024, 2048, 4096; 0: what both devices can do. Who connects says it for both;
+  // by descriptions either does.
+  std::uint32_t path_mtu = 0;
   // Of the same device, outlives the connection: messages take their receives from there, and receive() is refused.
   ReceivePool* receive_pool = nullptr;
   Duration connect_timeout = Duration::seconds(5);
@@ -84,7 +86,8 @@ class Connection {
   // Connects to "host:port" or a verbena:// URL and waits until it is established. `private_data` goes to the listener.
   // Errors: InvalidArgument (address, options, private data too long), NotFound (no such host), Unreachable (no answer
   // within the timeout, or the device cannot reach that address), ConnectionRefused (nobody listens there), Rejected
-  // (the application there said no), ResourceExhausted.
+  // (the application there said no), ConnectionLost (the handshake broke off), NotSupported (path=local was asked for,
+  // and the ends share no memory), Cancelled (closed or given up meanwhile), ResourceExhausted.
   static Result<Connection> connect(ProgressEngine& engine, std::string_view address,
                                     const ConnectionOptions& options = {},
                                     std::span<const std::byte> private_data = {});

@@ -19,7 +19,8 @@ struct PendingRequest;
 
 struct ListenOptions {
   std::uint16_t port = 0;    // service port; 0: a free one, see Listener::port()
-  int backlog = 128;         // requests that may wait unanswered; peers beyond are told to try again later
+  // Requests that may wait unanswered, 256 of one address at most; peers beyond are told to try again later.
+  int backlog = 128;
   Device* device = nullptr;  // one of the engine's; nullptr: its first
 };
 

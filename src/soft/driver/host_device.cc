@@ -318,6 +318,21 @@ std::optional<DeviceEvent> HostDevice::poll_event() {
   return event;
 }
 
+std::vector<cm::ConnectionId> HostDevice::take_back_requests(cm::ListenerId listener) {
+  std::vector<cm::ConnectionId> requests;
+  const std::lock_guard guard(event_mutex_);
+  for (std::size_t left = pending_events_.size(); left > 0; --left) {
+    DeviceEvent event = pending_events_.take_front();
+    const auto* const told = std::get_if<std::unique_ptr<cm::Event>>(&event);
+    if (told != nullptr && (*told)->type == cm::EventType::ConnectRequest && (*told)->listener == listener)
+      requests.push_back((*told)->connection);
+    else
+      pending_events_.push_back(std::move(event));
+  }
+  event_pending_.store(!pending_events_.empty(), std::memory_order_release);
+  return requests;
+}
+
 bool HostDevice::has_event() {
   if (event_pending_.load(std::memory_order_acquire)) return true;
   if (!event_fd_signalled_.load()) return false;

@@ -86,6 +86,8 @@ class HostDevice final : private DatagramSink {
   bool progress();
   // Oldest event, if any.
   std::optional<DeviceEvent> poll_event();
+  // The requests of that listener among what poll_event() would have said.
+  std::vector<cm::ConnectionId> take_back_requests(cm::ListenerId listener);
   // Readable while poll_event() has something that no wait_event() returned for. -1 in virtual time.
   int event_fd() const { return time_ == nullptr ? event_fd_ : -1; }
   bool serves_itself() const { return service_.joinable(); }

@@ -102,6 +102,9 @@ Result<void> SoftContext::stop_listening(ListenerId listener) {
   auto stopped = device_->with_nic(
       [&](Nic& nic, Instant now) { return nic.cm().stop_listening(now, to_cm(listener)); });
   if (!stopped) return stopped;
+  // Those that the program has not looked at are told now; it may never look.
+  for (const cm::ConnectionId unseen : device_->take_back_requests(to_cm(listener)))
+    device_->with_nic([&](Nic& nic, Instant now) { static_cast<void>(nic.cm().destroy(now, unseen)); });
   return device_->withdraw(service_of(*port));
 }
 
