@@ -24,6 +24,12 @@ struct End {
     values.sq_drained_event = says;
     modify(AttributeMask::State | tells, values);
   }
+  void change(AttributeMask mask, QueuePairAttributes values) {
+    enter(QueuePairState::Sqd);
+    values.state = QueuePairState::Sqd;
+    modify(AttributeMask::State | mask, values);
+    enter(QueuePairState::Rts);
+  }
   void post(SendOpcode opcode, const RemoteMemory& there = {}) {
     const ScatterGather local = memory.local(0, 8);
     SendRequest request;
@@ -40,12 +46,7 @@ struct End {
       if (const auto completion = completions.poll_one()) return completion->status;
     }
   }
-  std::uint64_t refusals() const {
-    std::uint64_t count = 0;
-    for (const NamedCounter& one : device.counters())
-      if (one.name == "send_rnr_err") count = one.value;
-    return count;
-  }
+  std::uint64_t refusals() const { return test::counter(device, "send_rnr_err"); }
   int drained_events() {
     int count = 0;
     while (const auto event = device.poll_event()) count += event->async == AsyncEventType::SqDrained ? 1 : 0;
@@ -104,12 +105,9 @@ TEST_P(Drained, how_often_a_receive_is_asked_for_can_be_changed) {
   const auto refusals_after = [this](std::uint8_t before, std::uint8_t then) {
     must(near.pair.connect(far.pair.address(), {.rnr_retry = before}));
     must(far.pair.connect(near.pair.address(), {.min_rnr_timer = 1}));
-    near.enter(QueuePairState::Sqd);
     QueuePairAttributes values;
-    values.state = QueuePairState::Sqd;
     values.rnr_retry = then;
-    near.modify(AttributeMask::State | AttributeMask::RnrRetry, values);
-    near.enter(QueuePairState::Rts);
+    near.change(AttributeMask::RnrRetry, values);
     const std::uint64_t told = far.refusals();
     near.post(SendOpcode::Send);
     EXPECT_EQ(near.outcome(far), CompletionStatus::RnrRetryExceeded);
@@ -126,12 +124,9 @@ TEST_P(Drained, r082_how_many_reads_are_served_from_then_on_can_be_changed) {
   must(near.pair.connect(far.pair.address()));
   must(far.pair.connect(near.pair.address(), {.max_dest_rd_atomic = 0}));
   const auto change = [this](std::uint8_t most) {
-    far.enter(QueuePairState::Sqd);
     QueuePairAttributes values;
-    values.state = QueuePairState::Sqd;
     values.max_dest_rd_atomic = most;
-    far.modify(AttributeMask::State | AttributeMask::MaxDestRdAtomic, values);
-    far.enter(QueuePairState::Rts);
+    far.change(AttributeMask::MaxDestRdAtomic, values);
   };
   for (const std::uint8_t most : std::initializer_list<std::uint8_t>{4, 16, 1}) {
     change(most);

@@ -15,19 +15,13 @@ namespace verbena {
 namespace {
 
 using test::expect_error;
+using test::counter;
 using test::explained;
 using test::kLentBytes;
 using test::must;
 using test::opened;
 using test::Process;
 using ::testing::HasSubstr;
-
-std::uint64_t counter(const Device& device, std::string_view name) {
-  for (const NamedCounter& one : device.counters())
-    if (one.name == name) return one.value;
-  ADD_FAILURE() << "no counter " << name;
-  return 0;
-}
 
 void run_for(ProgressEngine& engine, Duration time) {
   engine.run_until([] { return false; }, time);

@@ -26,6 +26,13 @@ T must(Result<T> result) {
 }
 inline void must(const Result<void>& result) { EXPECT_TRUE(result) << result.error().to_string(); }
 
+inline std::uint64_t counter(const Device& device, std::string_view name) {
+  for (const NamedCounter& one : device.counters())
+    if (one.name == name) return one.value;
+  ADD_FAILURE() << "no counter " << name;
+  return 0;
+}
+
 inline std::string text_of(std::span<const std::byte> bytes) {
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return text.substr(0, text.find('\0'));
