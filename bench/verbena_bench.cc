@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the library the way its users use it: connections, prepared operations, an engine that polls.
 // Options and output: see the head of run.py.
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "peers/peer.h"
 #include "verbena/verbena.h"
 
 namespace {
@@ -97,14 +96,6 @@ Options parse(int argc, char** argv) {
     usage("size, iterations (10 at least) and depth are positive");
   if (o.test != "latency" && o.iterations < 2 * o.depth) usage("iterations: twice the depth at least");
   return o;
-}
-
-void pin(int cpu) {
-  if (cpu < 0) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) die("cannot run on CPU " + std::to_string(cpu));
 }
 
 // One end: a device, an engine, one connection, a buffer to send from and one that the peer writes to and
@@ -236,44 +227,44 @@ class End {
   // The last byte of the buffer that the peer writes; WRITE publishes it after all others.
   std::byte last_byte() { return std::atomic_ref(target_.bytes().back()).load(std::memory_order_acquire); }
 
-  // Memory that changes by itself is looked at more often than the engine is driven, which takes longer.
-  void await_byte(std::byte value) {
+  // Memory that changes by itself is looked at more often than the engine is driven, which takes longer. False: the
+  // peer has gone.
+  bool await_byte(std::byte value) {
     const auto is_there = [&] { return last_byte() == value || ended(); };
-    if (options_.wait != WaitMode::Busy) return static_cast<void>(engine_.run_until(is_there));
+    if (options_.wait != WaitMode::Busy) return engine_.run_until(is_there) && !ended();
     for (;;) {
       for (int look = 0; look < looks_; ++look, spin_pause())
-        if (last_byte() == value) return;
+        if (last_byte() == value) return true;
       engine_.run_once();
-      if (ended()) return;
+      if (ended()) return false;
     }
   }
 
   void echo_writes() {
-    for (std::uint64_t turn = 1; turn <= options_.iterations && !ended(); ++turn) {
-      await_byte(static_cast<std::byte>(turn));
+    for (std::uint64_t turn = 1; turn <= options_.iterations; ++turn) {
+      if (!await_byte(static_cast<std::byte>(turn))) return;
       source_.bytes().back() = static_cast<std::byte>(turn);
-      if (!ended()) send_one();
+      send_one();
     }
   }
 
   void measure_latency() {
-    std::vector<double> us;
+    std::vector<double> samples_ns;
+    samples_ns.reserve(options_.iterations);
     for (std::uint64_t turn = 1; turn <= options_.iterations; ++turn) {
-      const Instant before = engine_.now();
+      const std::uint64_t before = peer::now_ns();
       source_.bytes().back() = static_cast<std::byte>(turn);
       send_one();
       post_taken();
-      if (writes_)
-        await_byte(static_cast<std::byte>(turn));
-      else
-        engine_.run_until([&] { return received_ >= turn || ended(); });
-      if (ended()) must(connection_->status());
-      us.push_back(static_cast<double>((engine_.now() - before).ns) / 1e3);
+      if (!await_answer(turn)) must(connection_->status());
+      samples_ns.push_back(static_cast<double>(peer::now_ns() - before));
     }
-    us.erase(us.begin(), us.begin() + static_cast<std::ptrdiff_t>(us.size() / 10));
-    std::sort(us.begin(), us.end());
-    std::printf("%s.p50\t%.4f\tus\n", options_.name.c_str(), us[us.size() / 2]);
-    std::printf("%s.p99\t%.4f\tus\n", options_.name.c_str(), us[us.size() * 99 / 100]);
+    peer::report_latency(options_.name, samples_ns);
+  }
+  bool await_answer(std::uint64_t turn) {
+    if (writes_) return await_byte(static_cast<std::byte>(turn));
+    engine_.run_until([&] { return received_ >= turn || ended(); });
+    return !ended();
   }
 
   // Whether what is asked for now needs no request; the first few do in any case.
@@ -350,7 +341,7 @@ class End {
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  pin(options.cpu);
+  peer::settle_on(options.cpu);
   End end(options);
   options.role == "server" ? end.serve() : end.run_client();
   return 0;
