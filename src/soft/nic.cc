@@ -269,6 +269,10 @@ Result<void> Nic::modify_qp(Instant now, Qpn qpn, const QueuePairAttributes& val
   const wire::Path path = path_of(*qp, &source_index);
   const bool by_rings = qp->path == verbena::local::Path::Local && qp->state() != QueuePairState::Reset;
   if (!by_rings) qp->transport.handle_state(before, path, source_index);
+  if (qp->state() == before) {
+    if (!by_rings) qp->transport.follow_attributes(now, mask);
+    if (qp->local != nullptr) qp->local->transport.follow_attributes(now, mask);
+  }
   if (any(mask & (AttributeMask::Access | AttributeMask::MaxDestRdAtomic))) take_back_all(*qp);
   auto followed = paths_ != nullptr ? follow_state(now, *qp, before) : Result<void>();
   schedule(now, *qp);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of the requests a program posts, whichever way they go.
 #include <cerrno>
+#include <utility>
 
 #include "both_ways.h"
 
@@ -119,6 +120,57 @@ TEST_P(Asking, q024_without_a_timeout_there_is_no_end_of_waiting) {
   talk.resume(1);
   talk.run();
   EXPECT_EQ(talk.sent(), Outcomes{{1}});
+}
+
+void change_in_sqd(Talk& talk, const QueuePairAttributes& changed, AttributeMask mask) {
+  ASSERT_TRUE(talk.step(0, S::Sqd));
+  QueuePairAttributes values = changed;
+  values.state = S::Sqd;
+  ASSERT_TRUE(talk.side(0).nic.modify_qp(talk.now(), talk.side(0).made.qpn, values, AttributeMask::State | mask));
+}
+
+TEST_P(Asking, q024_a_timeout_that_is_changed_in_SQD_counts_for_what_is_out) {
+  Given some = given();
+  some.retry_count = 1;
+  const Duration a_period = period(some.timeout);
+  QueuePairAttributes never, again;
+  again.timeout = std::exchange(some.timeout, std::uint8_t{0});
+  Talk talk(some);
+  talk.stop(1);
+  talk.write(1, 0, 8, 0);
+  talk.pass(a_period * 100);
+  change_in_sqd(talk, again, AttributeMask::Timeout);
+  talk.pass(a_period + a_period / 2);
+  change_in_sqd(talk, never, AttributeMask::Timeout);
+  talk.pass(a_period * 100);
+  EXPECT_EQ(talk.sent(), Outcomes{});
+  change_in_sqd(talk, again, AttributeMask::Timeout);
+  talk.pass(a_period - Duration::nanoseconds(1));
+  EXPECT_EQ(talk.sent(), Outcomes{});
+  talk.pass(a_period * 3);  // a real expiry may lie anywhere in [T, 4T]
+  EXPECT_EQ(talk.sent(), (Outcomes{{1, Status::RetryExceeded}})) << "one retry was spent before";
+}
+
+TEST_P(Asking, q022_what_is_changed_in_SQD_gives_no_retries_back_but_their_number) {
+  Given some = given();
+  some.retry_count = 1;
+  const Duration a_period = period(some.timeout);
+  Talk talk(some);
+  talk.stop(1);
+  talk.write(1, 0, 8, 0);
+  QueuePairAttributes values;
+  values.min_rnr_timer = 9;
+  values.retry_count = 1;
+  for (int i = 0; i < 4; ++i) {
+    talk.pass(a_period);
+    change_in_sqd(talk, values, AttributeMask::RetryCount);
+  }
+  EXPECT_EQ(talk.sent(), Outcomes{});
+  for (int i = 0; i < 5 && talk.side(0).state() != S::Error; ++i) {
+    change_in_sqd(talk, values, AttributeMask::MinRnrTimer);
+    talk.pass(a_period);
+  }
+  EXPECT_EQ(talk.sent(), (Outcomes{{1, Status::RetryExceeded}}));
 }
 
 TEST_P(Asking, q028_an_answer_begins_the_period_anew) {

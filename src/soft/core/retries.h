@@ -18,6 +18,11 @@ class Retries {
     reset_periods(attributes);
     rnr_ = attributes.rnr_retry;
   }
+  // Those that the program says anew count from now on.
+  void follow(const QueuePairAttributes& attributes, AttributeMask changed) {
+    if (any(changed & AttributeMask::RetryCount)) reset_periods(attributes);
+    if (any(changed & AttributeMask::RnrRetry)) rnr_ = attributes.rnr_retry;
+  }
   void reset_periods(const QueuePairAttributes& attributes) { periods_ = attributes.retry_count; }
   // One more period without progress. False: that was the last.
   [[nodiscard]] bool take() { return periods_ != 0 && periods_-- != 0; }

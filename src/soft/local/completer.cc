@@ -191,7 +191,6 @@ void Completer::handle_atomic_result(const Response& response) {
   if (store(0, value, true)) complete_oldest();
 }
 
-// From now on the peer's silence counts anew, if anything is to be answered.
 void Completer::begin_period(Instant now) {
   state_.period_end = Instant::never();
   if (!state_.began && is_oldest(state_.current)) return;

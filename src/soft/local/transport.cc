@@ -25,10 +25,7 @@ bool Transport::writes() const {
 
 void Transport::handle_state(QueuePairState before) {
   const QueuePairState state = link_.qp.state();
-  if (state == before) {
-    if (state == QueuePairState::Sqd) send_.retries.reset(link_.qp.attributes());
-    return responder_.follow_limits();
-  }
+  if (state == before) return;
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();
@@ -44,6 +41,12 @@ void Transport::handle_state(QueuePairState before) {
     answers_first_ = true;
   }
   settle();
+}
+
+void Transport::follow_attributes(Instant now, AttributeMask changed) {
+  send_.retries.follow(link_.qp.attributes(), changed);
+  if (any(changed & AttributeMask::Timeout) && attached() && !send_.rnr_waiting) completer_.begin_period(now);
+  responder_.follow_limits();
 }
 
 void Transport::attach(Instant, const Channel& channel) {

@@ -24,6 +24,8 @@ class Transport final : private core::RequestRecall {
 
   // After the queue pair's attributes changed from `before`. RESET detaches.
   void handle_state(QueuePairState before);
+  // These changed, and the state did not.
+  void follow_attributes(Instant now, AttributeMask changed);
   // Both ends agreed on these rings, which are fresh: nothing was written yet. Until then nothing is sent and posts
   // wait. Once in the life of a connection, from RESET to RESET. The memory stays until detach().
   void attach(Instant now, const Channel& channel);

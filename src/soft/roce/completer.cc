@@ -77,15 +77,18 @@ inline void Completer::complete_oldest(const SendWqe& wqe) {
 }
 
 void Completer::note_progress(Instant now) {
-  const QueuePairAttributes& a = link_.qp.attributes();
-  state_.retries.reset(a);
-  if (!state_.anything_sent() || a.timeout == 0) {
+  state_.retries.reset(link_.qp.attributes());
+  begin_period(now);
+}
+
+void Completer::begin_period(Instant now) {
+  const std::uint8_t code = link_.qp.attributes().timeout;
+  if (!state_.anything_sent() || code == 0) {
     state_.retransmit_at = state_.period_end = Instant::never();
     return;
   }
-  state_.period_end = now + ack_timeout(a.timeout);
-  state_.retransmit_at =
-      now + std::min(state_.window.retransmission_time(), ack_timeout(a.timeout));
+  state_.period_end = now + ack_timeout(code);
+  state_.retransmit_at = now + std::min(state_.window.retransmission_time(), ack_timeout(code));
 }
 
 void Completer::advance_unacked(Instant now, Psn to) {

@@ -24,6 +24,9 @@ class Completer {
     return state_.rnr_waiting ? state_.rnr_until : std::min(state_.retransmit_at, state_.period_end);
   }
 
+  // From now on the peer's silence counts anew, if anything is to be answered.
+  void begin_period(Instant now);
+
   // A request that could not be sent fails once it is the oldest. Call after anything that may have changed
   // that.
   void settle();

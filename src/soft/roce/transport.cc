@@ -20,10 +20,7 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
   link_.icrc_start = wire::IcrcStart(path);
   link_.source_index = source_index;
   link_.trains_arrive_whole = path.destination.is_loopback();
-  if (state == before) {
-    if (state == QueuePairState::Sqd) send_.retries.reset(link_.qp.attributes());
-    return responder_.follow_limits();
-  }
+  if (state == before) return;
   if (state == QueuePairState::Rtr) {
     established_said_ = first_request_awaited_ = false;
     responder_.start();
@@ -34,6 +31,12 @@ void Transport::handle_state(QueuePairState before, const wire::Path& path, std:
     send_ = SendState{};
   }
   check_drained();
+}
+
+void Transport::follow_attributes(Instant now, AttributeMask changed) {
+  send_.retries.follow(link_.qp.attributes(), changed);
+  if (any(changed & AttributeMask::Timeout) && !send_.rnr_waiting) completer_.begin_period(now);
+  responder_.follow_limits();
 }
 
 void Transport::handle_packet(Instant now, const wire::Packet& packet) {

@@ -16,6 +16,8 @@ class Transport {
 
   // After the queue pair's attributes changed from `before`. `path`: towards the peer, valid from RTR on.
   void handle_state(QueuePairState before, const wire::Path& path, std::uint32_t source_index);
+  // These changed, and the state did not.
+  void follow_attributes(Instant now, AttributeMask changed);
   // A packet for this queue pair, validated and admitted.
   void handle_packet(Instant now, const wire::Packet& packet);
   // Packets that repeat `packet` but for number and payload. Nothing happens before the second call, which says how
