@@ -319,7 +319,7 @@ Result<void> ConnectionState::accept(provider::ConnectionId id, std::vector<std:
 
 void ConnectionState::on_response() {
   if (auto ok = bring_up(std::nullopt); !ok) {
-    static_cast<void>(context().reject(*id_, {}));
+    static_cast<void>(context().reject(*id_, {}, provider::Refusal::Consumer));
     failed_rise_ = ok.error();
     return channel_->request_tending();
   }

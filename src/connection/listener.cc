@@ -25,7 +25,7 @@ struct PendingRequest final : EventHandler {
   ~PendingRequest() override {
     if (spent) return;
     // Who took it says no, with his listener or after it.
-    if (waits_in == nullptr && !gone) static_cast<void>(device.context().reject(id, {}));
+    if (waits_in == nullptr && !gone) static_cast<void>(device.context().reject(id, {}, refusal));
     device.connections.erase(static_cast<std::uint64_t>(id));
     static_cast<void>(device.context().destroy_connection(id));
   }
@@ -52,6 +52,7 @@ struct PendingRequest final : EventHandler {
   ListenerState* waits_in = nullptr;  // until the program takes it
   bool gone = false;
   bool spent = false;
+  provider::Refusal refusal = provider::Refusal::Consumer;  // of who goes without an answer
 };
 
 class ListenerState final : public EventHandler {
@@ -134,7 +135,10 @@ std::span<const std::byte> ConnectionRequest::private_data() const { return pend
 Result<Connection> ConnectionRequest::accept(const ConnectionOptions& options,
                                              std::span<const std::byte> private_data) {
   auto state = ConnectionState::prepare(pending_->engine, pending_->device, options);
-  if (!state) return state.error();
+  if (!state) {
+    if (state.error().code() == ErrorCode::ResourceExhausted) pending_->refusal = provider::Refusal::NoResources;
+    return state.error();
+  }
   return accept(Connection{std::move(*state)}, private_data);
 }
 
@@ -161,7 +165,7 @@ Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) 
     return Error(ErrorCode::InvalidArgument,
                  "reject " + p.peer.to_string() + ": " + std::to_string(private_data.size()) +
                      " bytes of private data, at most " + std::to_string(kMaxRejectPrivateData));
-  if (auto ok = p.device.context().reject(p.id, private_data); !ok)
+  if (auto ok = p.device.context().reject(p.id, private_data, provider::Refusal::Consumer); !ok)
     return ok.error().code() == ErrorCode::WrongState ? given_up_error("reject", p.peer.to_string()) : ok.error();
   p.spent = true;
   p.device.connections.erase(static_cast<std::uint64_t>(p.id));

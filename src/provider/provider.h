@@ -125,6 +125,12 @@ struct Event {
   std::vector<std::byte> private_data;
 };
 
+// What a peer that is told no is told.
+enum class Refusal : std::uint8_t {
+  Consumer,     // the program said so
+  NoResources,  // there is no room now: it may try again later
+};
+
 // What connection management needs to know to bring a queue pair up, and what it learned from the peer.
 struct ConnectionParameters {
   Gid remote;
@@ -210,7 +216,7 @@ class Context {
                                        std::span<const std::byte> private_data) = 0;
   virtual Result<void> accept(ConnectionId connection, const ConnectionParameters& parameters,
                               std::span<const std::byte> private_data) = 0;
-  virtual Result<void> reject(ConnectionId connection, std::span<const std::byte> private_data) = 0;
+  virtual Result<void> reject(ConnectionId connection, std::span<const std::byte> private_data, Refusal why) = 0;
   virtual Result<void> confirm(ConnectionId connection) = 0;
   virtual Result<void> disconnect(ConnectionId connection) = 0;
   virtual Result<void> destroy_connection(ConnectionId connection) = 0;

@@ -98,6 +98,32 @@ TEST(Connecting, a_full_backlog_says_try_again) {
   EXPECT_EQ(first.phase(), ConnectionPhase::Established);
 }
 
+TEST(Connecting, who_finds_no_room_for_a_connection_says_try_again) {
+  Pair pair;
+  CompletionQueue completions = must(pair.server.create_completion_queue(16));
+  constexpr QueuePairCapabilities kSmallest{.max_send_requests = 1, .max_receive_requests = 1};
+  std::vector<QueuePair> all;
+  for (;;) {
+    auto one = pair.server.create_queue_pair(completions, {.capabilities = kSmallest});
+    if (!one) break;
+    all.push_back(std::move(*one));
+  }
+  EXPECT_EQ(all.size(), pair.server.info().max_queue_pairs);
+  bool makes_room = false;
+  std::optional<Connection> accepted;
+  pair.listener->on_request([&] {
+    auto request = pair.listener->poll_request();
+    expect_error(request->accept(), ErrorCode::ResourceExhausted, "limit");
+    if (!makes_room) return;
+    all.pop_back();
+    accepted = must(request->accept());
+  });
+  const std::string address = pair.listener->address().to_string();
+  expect_error(Connection::connect(pair.engine, address), ErrorCode::ResourceExhausted, "try again later");
+  makes_room = true;
+  EXPECT_TRUE(Connection::connect(pair.engine, address)) << "the request was not spent";
+}
+
 TEST(Connecting, private_data_that_does_not_fit_is_refused) {
   Pair pair;
   const std::string long_text(57, 'x');

@@ -134,8 +134,9 @@ class StandardContext final : public provider::Context {
                       std::span<const std::byte> private_data) override {
     return inner_->accept(connection, parameters, private_data);
   }
-  Result<void> reject(provider::ConnectionId connection, std::span<const std::byte> private_data) override {
-    return inner_->reject(connection, private_data);
+  Result<void> reject(provider::ConnectionId connection, std::span<const std::byte> private_data,
+                      provider::Refusal why) override {
+    return inner_->reject(connection, private_data, why);
   }
   Result<void> confirm(provider::ConnectionId connection) override {
     confirmed_ = true;

@@ -40,7 +40,8 @@ class ConnectionRequest {
 
   // Answers yes. The connection may be used at once; it is Established when the peer has confirmed, and Broken when it
   // does not. wait_established() waits for that. The request is spent. Errors: InvalidArgument (private data longer
-  // than kMaxAcceptPrivateData), ResourceExhausted, WrongState (spent), ConnectionLost (the peer gave up).
+  // than kMaxAcceptPrivateData), ResourceExhausted (the request is not spent; left unanswered, its peer is told to try
+  // again later), WrongState (spent), ConnectionLost (the peer gave up).
   Result<Connection> accept(const ConnectionOptions& options = {},
                             std::span<const std::byte> private_data = {});
   // The same with a prepared connection that has its receives.

@@ -150,9 +150,12 @@ Result<void> SoftContext::accept(ConnectionId connection, const ConnectionParame
   });
 }
 
-Result<void> SoftContext::reject(ConnectionId connection, std::span<const std::byte> private_data) {
+Result<void> SoftContext::reject(ConnectionId connection, std::span<const std::byte> private_data,
+                                 provider::Refusal why) {
+  const cm::RejectReason reason =
+      why == provider::Refusal::NoResources ? cm::RejectReason::NoResources : cm::RejectReason::Consumer;
   return device_->with_nic(
-      [&](Nic& nic, Instant now) { return nic.cm().reject(now, to_cm(connection), private_data); });
+      [&](Nic& nic, Instant now) { return nic.cm().reject(now, to_cm(connection), private_data, reason); });
 }
 
 Result<void> SoftContext::confirm(ConnectionId connection) {

@@ -63,7 +63,8 @@ class SoftContext final : public provider::Context {
                                          std::span<const std::byte> private_data) override;
   Result<void> accept(provider::ConnectionId connection, const provider::ConnectionParameters& parameters,
                       std::span<const std::byte> private_data) override;
-  Result<void> reject(provider::ConnectionId connection, std::span<const std::byte> private_data) override;
+  Result<void> reject(provider::ConnectionId connection, std::span<const std::byte> private_data,
+                      provider::Refusal why) override;
   Result<void> confirm(provider::ConnectionId connection) override;
   Result<void> disconnect(provider::ConnectionId connection) override;
   Result<void> destroy_connection(provider::ConnectionId connection) override;
