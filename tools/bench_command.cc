@@ -138,12 +138,6 @@ Result<void> run_all(Bench& bench) {
   return outcome;
 }
 
-Result<void> check_files(const BenchFlags& flags) {
-  for (const std::string& name : {flags.json, flags.report})
-    if (auto fits = check_writable(name); !fits) return fits;
-  return {};
-}
-
 Result<void> write_files(const Bench& bench, const Result<void>& outcome) {
   const BenchFlags& flags = bench.flags;
   if (!flags.json.empty()) {
@@ -154,7 +148,7 @@ Result<void> write_files(const Bench& bench, const Result<void>& outcome) {
     const std::string text = json_text(all);
     if (auto written = write_file(flags.json, text); !written) return written;
   }
-  if (flags.report.empty() || !outcome) return {};
+  if (flags.report.empty() || (!outcome && bench.rows.empty())) return {};
   auto written = write_file(flags.report, bench_page(flags.settings, bench.surroundings, bench.rows));
   if (written) say(stderr, "plots and numbers are in {}\n", printable(flags.report));
   return written;
@@ -182,14 +176,18 @@ int run_on(Device& device, const BenchFlags& flags) {
 int run_bench(BenchFlags& flags) {
   if (const std::string wrong = finish_bench_flags(flags); !wrong.empty())
     return report_usage(command_name(flags), wrong);
-  if (auto fits = check_files(flags); !fits) return report_error(command_name(flags), fits.error(), kWritableFiles);
+  if (auto fits = check_results({flags.json, flags.report, flags.device.pcap}); !fits)
+    return report_error(command_name(flags), fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
   const Endpoint peer{flags.host, flags.port};
   const bool client = flags.settings.client;
   auto device = client ? open_device_towards(flags.device, peer) : open_device(flags.device);
-  if (!device)
+  if (!device) {
+    if (!flags.json.empty())
+      static_cast<void>(write_file(flags.json, failure_text(command_name(flags), device.error())));
     return report_error(command_name(flags), device.error(),
                         open_advice(device.error(), flags.device, client ? &peer : nullptr));
+  }
   return finish_capture(command_name(flags), *device, run_on(*device, flags));
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tools/report.h"
 #include "tools/safe_path.h"
@@ -46,6 +47,18 @@ Result<void> check_writable(const std::string& name) {
   if (std::filesystem::is_directory(path, error)) return Error::from_errno(EISDIR, "write " + name);
   if (::access(std::filesystem::exists(path, error) ? path.c_str() : parent.c_str(), W_OK) != 0)
     return Error::from_errno(errno, "write " + name);
+  return {};
+}
+
+Result<void> check_results(const std::vector<std::string>& names) {
+  std::set<std::filesystem::path> seen;
+  for (const std::string& name : names) {
+    if (auto fits = check_writable(name); !fits) return fits;
+    std::error_code error;
+    if (name.empty() || std::filesystem::is_character_file(name, error)) continue;
+    if (!seen.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(name, error), error)).second)
+      return Error(ErrorCode::InvalidArgument, "two flags name the same file, " + name);
+  }
   return {};
 }
 

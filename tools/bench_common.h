@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "verbena/base/result.h"
 #include "verbena/base/time.h"
@@ -24,6 +25,8 @@ void warn_of_frequency();
 
 // Before anything is measured that could then not be kept. An empty name is none. Errors: those of writing it.
 Result<void> check_writable(const std::string& name);
+// Files that a command writes, each another. Errors besides: InvalidArgument.
+Result<void> check_results(const std::vector<std::string>& names);
 Result<void> write_file(const std::string& name, const std::string& text);
 
 }  // namespace verbena::tools

@@ -144,7 +144,7 @@ void add_common(CLI::App& command, BenchFlags& flags) {
   auto* duration = command.add_option("-D,--duration", settings.duration, "Measure each size this many seconds");
   require_whole(duration, 1, 1'000'000);
   command.add_option("-m,--mtu", settings.mtu, "Path MTU: bytes per packet (the largest both ends can do)")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+      ->check(CLI::IsMember({"256", "512", "1024", "2048", "4096"}));
   command.add_option("-c,--connection", flags.connection, "RC: there is no other kind here")->capture_default_str();
   command.add_flag("-R,--rdma_cm", settings.managed, "Connect the queue pairs by the connection manager");
   auto* timeout_code = command.add_option("-u,--qp-timeout", settings.timeout_code,
@@ -157,8 +157,8 @@ void add_common(CLI::App& command, BenchFlags& flags) {
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
   command.add_flag("--use_hugepages", settings.huge_pages, "Huge pages or none: fail where no reserved ones are free");
-  command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
-  command.add_option("--report", flags.report, "Write them there as an HTML page with plots")->type_name("FILE");
+  add_file(command, "--json", flags.json, "Write the results there, as JSON");
+  add_file(command, "--report", flags.report, "Write them there as an HTML page with plots");
 }
 
 void add_own(CLI::App& command, BenchFlags& flags) {

@@ -33,9 +33,10 @@ std::string bench_line(const BenchSettings& settings, const BenchDisplay& displa
   const auto shown = [&](double ns) { return bench_microseconds(settings, ns); };
   const auto part = [&](double of) { return shown(static_cast<double>(row.times.percentile(of))); };
   const double average = shown(row.times.average());
+  const double seconds = std::max(static_cast<double>(row.taken.ns) * 1e-9, 1e-9);
   if (settings.duration != 0)
     return fmt::format(" {:<7}       {}            {:<7.2f}        {:<7.2f}\n", row.bytes, row.messages, average,
-                       1e6 / average);
+                       static_cast<double>(row.messages) / seconds);
   return fmt::format(" {:<7} {:<10}      {:<7.2f}        {:<7.2f}      {:<7.2f}  \t       {:<7.2f}     \t{:<7.2f}\t\t"
                      "{:<7.2f} \t\t{:<7.2f}\n",
                      row.bytes, row.messages, shown(static_cast<double>(row.times.min())),

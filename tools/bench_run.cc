@@ -199,15 +199,18 @@ Result<void> BenchRun::post(std::uint32_t index, std::uint64_t count) {
   return pairs_.post_send(index, std::span(list_).first(count));
 }
 
-// Once the time is up, up to the next request that completes.
+// By whole lists; part of one where nothing that is out would make room for all of it. Once the time is up, up to the
+// next request that completes.
 Result<void> BenchRun::fill_queues(bool time_is_up) {
   for (std::uint32_t i = 0; i < settings_.pairs; ++i) {
     const PairCount& pair = counts_[i];
     for (;;) {
       std::uint64_t left = limit() - pair.posted;
       if (time_is_up) left = (settings_.signal_every - pair.posted % settings_.signal_every) % settings_.signal_every;
-      const std::uint64_t count = std::min<std::uint64_t>(left, settings_.post_list);
-      if (count == 0 || pair.posted - pair.completed + count > settings_.send_depth) break;
+      const std::uint64_t out = pair.posted - pair.completed, room = settings_.send_depth - out;
+      std::uint64_t count = std::min<std::uint64_t>(left, settings_.post_list);
+      if (out < settings_.signal_every) count = std::min(count, room);
+      if (count == 0 || count > room) break;
       if (auto done = post(i, count); !done) return done;
     }
   }
@@ -238,8 +241,8 @@ Result<void> BenchRun::stream(const Progress& progress, BenchTraffic& traffic) {
     if (done - drawn >= kProgressStride) progress(size_, drawn = done);
   }
   traffic = {done, now - begun, 0};
-  // In thousandths, as the other end is told: both print the same.
-  if (!settings_.no_peak) traffic.peak = std::floor(std::max(peak.best(), traffic.average()) * 1000) / 1000;
+  // In millionths, as the other end is told: both print the same.
+  if (!settings_.no_peak) traffic.peak = std::ceil(std::max(peak.best(), traffic.average()) * 1e6) / 1e6;
   return {};
 }
 
@@ -321,15 +324,15 @@ Result<BenchTraffic> BenchRun::finish(const BenchTraffic& own) {
   const auto all_done = [this] { return completed() == posted(); };
   if (auto done = poll_until(all_done, settings_.patience); !done) return std::move(done).error();
   const auto ns = static_cast<std::uint64_t>(own.taken.ns);
-  const auto peak = static_cast<std::uint64_t>(std::llround(own.peak * 1000));
+  const auto peak = static_cast<std::uint64_t>(std::llround(own.peak * 1e6));
   const bool waits_first = !settings_.active();
-  const nlohmann::json ours{{"messages", own.messages}, {"ns", ns}, {"peak_thousandths", peak}, {"posted", posted()}};
+  const nlohmann::json ours{{"messages", own.messages}, {"ns", ns}, {"peak_millionths", peak}, {"posted", posted()}};
   if (!waits_first)
     if (auto sent = control_.send(ours); !sent) return std::move(sent).error();
   auto message = wait_told(waits_first || settings_.bidirectional ? Duration::forever() : settings_.patience);
   if (!message) return std::move(message).error();
   const auto messages = number_of(*message, "messages"), taken = number_of(*message, "ns"),
-             theirs_peak = number_of(*message, "peak_thousandths"), sent = number_of(*message, "posted");
+             theirs_peak = number_of(*message, "peak_millionths"), sent = number_of(*message, "posted");
   if (!messages || !taken || !theirs_peak || !sent)
     return Error(ErrorCode::ProtocolError, "the other side tells no result");
   if (settings_.two_sided()) {
@@ -341,7 +344,7 @@ Result<BenchTraffic> BenchRun::finish(const BenchTraffic& own) {
   if (waits_first)
     if (auto told = control_.send(ours); !told) return std::move(told).error();
   return BenchTraffic{*messages, Duration{static_cast<std::int64_t>(*taken)},
-                      static_cast<double>(*theirs_peak) / 1000};
+                      static_cast<double>(*theirs_peak) / 1e6};
 }
 
 Result<std::optional<BenchRow>> BenchRun::measure(std::uint32_t size, const Progress& progress) {

@@ -89,7 +89,7 @@ void add_capture_command(CLI::App& program, int& status) {
                  "one alone, it is FILE. SIGTERM and SIGHUP are passed on to the program, and its end is waited for.\n"
                  "The exit status is the program's; 1 when it ended well and opened no device.");
   auto options = std::make_shared<CaptureOptions>();
-  command->add_option("-w,--write", options->file, "The capture file, in pcapng")->required()->type_name("FILE");
+  add_file(*command, "-w,--write", options->file, "The capture file, in pcapng")->required();
   command->add_option("CMD", options->words, "The program and its arguments, after `--`");
   command->callback([options, &status] { status = run_capture(*options); });
 }

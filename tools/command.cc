@@ -63,7 +63,7 @@ Result<Gid> source_towards(const Gid& peer) {
 void add_device_flags(CLI::App& command, DeviceFlags& flags) {
   command.add_option("--device", flags.device, "Name or IP address of the local device; see `verbena devices`")
       ->type_name("ADDRESS");
-  command.add_option("--pcap", flags.pcap, "Write every packet to this file, for Wireshark")->type_name("FILE");
+  add_file(command, "--pcap", flags.pcap, "Write every packet to this file, for Wireshark");
   command
       .add_option("--path", flags.path,
                   "What connections within this host go by: shared memory (local), packets (roce), or memory where "
@@ -84,7 +84,7 @@ Result<Device> open_device_towards(const DeviceFlags& flags, const Endpoint& pee
   if (!flags.device.empty()) return open_device(flags);
   auto address = peer.resolve();
   if (!address) return std::move(address).error();
-  if (is_loopback(*address)) return open_device(flags);
+  if (is_loopback(*address) && address->is_ipv4()) return open_device(flags);
   auto source = source_towards(*address);
   if (!source) return std::move(source).error();
   DeviceFlags chosen = flags;
@@ -127,18 +127,37 @@ void require_word(CLI::Option* option) {
   option->check(CLI::Validator([](std::string& text) { return std::string(text.empty() ? "an empty word" : ""); }, ""));
 }
 
-void read_host(const std::string& text, std::string& host, std::uint16_t& port) {
-  host = text;
-  if (!text.starts_with('[') && std::count(text.begin(), text.end(), ':') != 1) return;  // an address of IPv6
-  if (auto both = Endpoint::parse(text)) {
-    host = both->host;
-    port = both->port;
-  }
+CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what) {
+  CLI::Option* const option = command.add_option(flag, name, what)->type_name("FILE");
+  require_word(option);
+  return option;
 }
 
-void add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what) {
-  const auto read = [&host, &port](const std::string& text) { read_host(text, host, port); };
-  require_word(command.add_option_function<std::string>("HOST", read, what));
+Result<void> read_host(const std::string& text, std::string& host, std::uint16_t& port) {
+  host = text;
+  if (text.starts_with('[') && text.ends_with(']')) host = text.substr(1, text.size() - 2);
+  if (host != text || (!text.starts_with('[') && std::count(text.begin(), text.end(), ':') != 1)) return {};
+  auto both = Endpoint::parse(text);
+  if (!both) return std::move(both).error();
+  host = both->host;
+  port = both->port;
+  return {};
+}
+
+CLI::Option* add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what) {
+  // What -p says is stored behind that.
+  const auto read = [&command, &host, &port](const std::string& text) {
+    std::uint16_t named = 0;
+    if (auto ok = read_host(text, host, named); !ok) throw CLI::ValidationError("HOST", ok.error().context());
+    if (named == 0) return;
+    port = named;
+    const CLI::Option* const other = command.get_option_no_throw("-p");
+    if (other != nullptr && other->count() != 0 && other->results().front() != std::to_string(named))
+      throw CLI::ValidationError("HOST", "'" + text + "' names a port, and -p another: give one of the two");
+  };
+  CLI::Option* const option = command.add_option_function<std::string>("HOST", read, what);
+  require_word(option);
+  return option;
 }
 
 Result<Endpoint> parse_peer(std::string_view text) {

@@ -46,9 +46,11 @@ struct DeviceFlags {
 void add_device_flags(CLI::App& command, DeviceFlags& flags);
 // Without it, a command may be a server: an empty word, as of a variable of the shell that is not set, is refused.
 void require_word(CLI::Option* option);
+// The name of a file, which is not empty.
+CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what);
 // HOST, or HOST:PORT as a server prints it.
-void read_host(const std::string& text, std::string& host, std::uint16_t& port);
-void add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what);
+Result<void> read_host(const std::string& text, std::string& host, std::uint16_t& port);
+CLI::Option* add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what);
 
 // The device the flags name. Without a name: for a peer on another machine the device of the address that leads there,
 // otherwise the default device.

@@ -122,10 +122,13 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
       "_verbena() {\n"
       "  local path=verbena word previous=${COMP_WORDS[COMP_CWORD-1]} present=${COMP_WORDS[COMP_CWORD]} i\n"
       "  local commands flags values=\n"
+      "  COMPREPLY=()\n"
+      "  [[ $present == = ]] && present= || [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD-2]}\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    word=${COMP_WORDS[i]}\n"
       "    if [[ $word == -- ]]; then\n"
-      "      COMPREPLY=($(compgen -c -f -- \"$present\"))\n"
+      "      COMPREPLY=($(compgen -c -- \"$present\"))\n"
+      "      compopt -o default\n"
       "      return\n"
       "    fi\n"
       "    case \"$path $word\" in\n";
@@ -134,9 +137,10 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
                                                     quoted(join(one.words, " ")));
   script += "    esac\n  done\n  case $path in\n";
   for (const CommandEntry& one : tree) {
-    std::vector<std::string> flags;
+    std::vector<std::string> flags, words = one.commands;
     std::string values;
     for (const FlagEntry& flag : one.flags) {
+      if (flag.names.empty()) words.insert(words.end(), flag.choices.begin(), flag.choices.end());
       if (flag.group == kRefusedGroup) continue;
       flags.insert(flags.end(), flag.names.begin(), flag.names.end());
       if (flag.value.empty() || flag.names.empty()) continue;
@@ -144,14 +148,14 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
       values += fmt::format("        {}) values={} ;;\n", join(flag.names, "|"), quoted(answer));
     }
     script += fmt::format("    {})\n      commands={}\n      flags={}\n", quoted(join(one.words, " ")),
-                          quoted(join(one.commands, " ")), quoted(join(flags, " ")));
+                          quoted(join(words, " ")), quoted(join(flags, " ")));
     if (!values.empty()) script += "      case $previous in\n" + values + "      esac\n";
     script += "      ;;\n";
   }
   script +=
       "  esac\n"
       "  if [[ $values == '<file>' ]]; then\n"
-      "    COMPREPLY=($(compgen -f -- \"$present\"))\n"
+      "    compopt -o default\n"
       "  elif [[ -n $values ]]; then\n"
       "    COMPREPLY=($(compgen -W \"$values\" -- \"$present\"))\n"
       "  elif [[ $present == -* ]]; then\n"
@@ -159,10 +163,10 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
       "  elif [[ -n $commands ]]; then\n"
       "    COMPREPLY=($(compgen -W \"$commands\" -- \"$present\"))\n"
       "  else\n"
-      "    COMPREPLY=($(compgen -f -- \"$present\"))\n"
+      "    compopt -o default\n"
       "  fi\n"
       "}\n"
-      "complete -o filenames -F _verbena verbena\n";
+      "complete -F _verbena verbena\n";
   return script;
 }
 

@@ -86,6 +86,7 @@ class FileServer {
   Endpoint address() const { return listener_->address(); }
   // Accepts, works, and tells of visits that ended. True when it got further.
   bool pump(const std::function<void(const VisitReport&)>& on_over);
+  bool is_visited() const { return !visits_.empty(); }
   // By when pump() should run again though nothing happens.
   static Duration patience() { return Duration::milliseconds(500); }
 

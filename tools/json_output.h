@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "tools/safe_path.h"
 #include "tools/say.h"
@@ -21,6 +22,11 @@ inline void say_json(const nlohmann::json& value) { say(stdout, "{}", json_text(
 // What stands behind "error".
 inline nlohmann::json error_json(const Error& error) {
   return {{"code", std::string(to_string(error.code()))}, {"message", printable(error.to_string())}};
+}
+
+// Of a command that failed before there was anything to tell.
+inline std::string failure_text(std::string_view command, const Error& error) {
+  return json_text({{"command", std::string(command)}, {"ok", false}, {"error", error_json(error)}});
 }
 
 }  // namespace verbena::tools

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "tools/bench_common.h"
+#include "tools/json_output.h"
 #include "tools/number_flags.h"
 #include "tools/progress.h"
 #include "tools/report.h"
@@ -13,14 +14,16 @@
 namespace verbena::tools {
 
 void add_message_client_flags(CLI::App& command, MessageClientFlags& flags) {
-  add_host(command, flags.host, flags.port, "A `verbena bench message` there; without it, one is started here");
+  CLI::Option* const host =
+      add_host(command, flags.host, flags.port, "A `verbena bench message` there; without it, one is started here");
   command.add_option("--device", flags.device.device, "Name or IP address of the local device; see `verbena devices`")
       ->type_name("ADDRESS");
-  require_whole(command.add_option("-p,--port", flags.port, "TCP port of HOST")->capture_default_str(), 1, 65535);
+  require_whole(command.add_option("-p,--port", flags.port, "TCP port of HOST")->needs(host)->capture_default_str(), 1,
+                65535);
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
-  command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
+  add_file(command, "--json", flags.json, "Write the results there, as JSON");
 }
 
 std::unique_ptr<MessageSession> open_message_session(std::string_view command, const MessageClientFlags& flags,
@@ -33,6 +36,7 @@ std::unique_ptr<MessageSession> open_message_session(std::string_view command, c
                                     : MessageSession::connect({flags.host, flags.port}, options);
   if (session) return std::move(*session);
   const Error& error = session.error();
+  if (!flags.json.empty()) static_cast<void>(write_file(flags.json, failure_text(command, error)));
   const Endpoint peer{flags.host, flags.port};
   const bool device = error.code() == ErrorCode::NotFound;
   std::string_view advice = bench_advice(error.code());

@@ -144,7 +144,8 @@ int run_message(MessageFlags& flags) {
   place_words(flags);
   if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kMessageCommand, wrong);
   if (flags.matrix()) return run_matrix(kMessageCommand, matrix_flags(flags));
-  if (auto fits = check_writable(flags.json); !fits) return report_error(kMessageCommand, fits.error(), kWritableFiles);
+  if (auto fits = check_results({flags.json, flags.device.pcap}); !fits)
+    return report_error(kMessageCommand, fits.error(), kWritableFiles);
   if (!flags.quiet_frequency) warn_of_frequency();
   if (flags.ring && ring_in_force(*flags.ring) != *flags.ring)
     say(stderr, "verbena {}: --ring {} makes a ring of {} bytes: a power of two, of whole pages\n", kMessageCommand,

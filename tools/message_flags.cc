@@ -169,10 +169,9 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   command.add_flag("-F,--CPU-freq", flags.quiet_frequency, "No warning when the processor changes its frequency");
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");
   require_seconds(patience->capture_default_str(), 0.1, 1e6);
-  command.add_option("--json", flags.json, "Write the results there, as JSON")->type_name("FILE");
-  command.add_option("--report", flags.report, "Of all protocols: write a page with plots there "
-                                               "[verbena-messages.html]")
-      ->type_name("FILE");
+  add_file(command, "--json", flags.json, "Write the results there, as JSON");
+  add_file(command, "--report", flags.report, "Of all protocols: write a page with plots there "
+                                              "[verbena-messages.html]");
   add_kinds_flag(command, "--kinds", flags.kinds);
 }
 
@@ -180,7 +179,7 @@ void place_words(MessageFlags& flags) {
   if (!flags.all_sizes || !flags.host.empty()) return;
   std::string& word = flags.measure.empty() ? flags.protocol : flags.measure;
   if (word.empty() || !may_be_host(word)) return;
-  read_host(std::exchange(word, ""), flags.host, flags.port);
+  static_cast<void>(read_host(std::exchange(word, ""), flags.host, flags.port));  // or else it is no name of a host
 }
 
 std::string check_message_flags(const MessageFlags& flags) {

@@ -43,7 +43,7 @@ nlohmann::json kinds_of(const std::vector<MessageRow>& rows) {
 
 nlohmann::json json_of(std::string_view command, const MessageReport& report, const Result<void>& outcome) {
   nlohmann::json all{{"command", std::string(command)}, {"local", report.local}, {"remote", report.remote},
-                     {"ok", outcome.has_value()}};
+                     {"ok", outcome && report.failures.empty()}};
   if (!outcome) all["error"] = error_json(outcome.error());
   for (const char* name : {"results", "failures", "models", "choices"}) all[name] = nlohmann::json::array();
   for (const MessageRow& row : report.rows) all["results"].push_back(to_json(row));
@@ -114,6 +114,7 @@ void add_kinds_flag(CLI::App& command, const std::string& names, std::vector<std
                                    "choice")
       ->type_name("all|LIST")
       ->expected(1)
+      ->allow_extra_args(false)
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
@@ -121,8 +122,8 @@ void add_kinds_flag(CLI::App& command, const std::string& names, std::vector<std
 int run_matrix(std::string_view command, const MatrixFlags& flags) {
   MessagePlan plan;
   if (const std::string wrong = make_plan(flags, plan); !wrong.empty()) return report_usage(command, wrong);
-  for (const std::string& name : {flags.client.json, flags.report})
-    if (auto fits = check_writable(name); !fits) return report_error(command, fits.error(), kWritableFiles);
+  if (auto fits = check_results({flags.client.json, flags.report, flags.client.device.pcap}); !fits)
+    return report_error(command, fits.error(), kWritableFiles);
   if (!flags.client.quiet_frequency) warn_of_frequency();
   const StopSignals signals;
   int status = kExitOk;
@@ -145,7 +146,10 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
   std::fflush(stdout);
   if (!outcome) return report_error(command, outcome.error(), bench_advice(outcome.error().code()));
   if (!written) return report_error(command, written.error(), kWritableFiles);
-  return report.rows.empty() ? report_failure(command, "no test came to its end", "") : kExitOk;
+  if (report.rows.empty()) return report_failure(command, "no test came to its end", "");
+  if (report.failures.empty()) return kExitOk;
+  return report_failure(command, fmt::format("{} tests failed", report.failures.size()),
+                        "The lines above, and the page, say which, and why.");
 }
 
 }  // namespace verbena::tools

@@ -27,11 +27,17 @@ Result<void> MessageServer::serve() {
 }
 
 Result<void> MessageServer::greet() {
-  if (auto sent = control_.send(message_hello(options_.flags, devices_.address())); !sent) return sent;
+  const nlohmann::json ours = message_hello(options_.flags, devices_.address(), options_.end.events);
+  if (auto sent = control_.send(ours); !sent) return sent;
   auto hello = control_.receive();
   if (!hello) return std::move(hello).error();
   auto remote = remote_of_hello(*hello, options_.flags);
-  return remote ? Result<void>() : Result<void>(std::move(remote).error());
+  if (!remote) return std::move(remote).error();
+  if (!options_.flags.empty() && hello->at("flags").empty())
+    return Error(ErrorCode::InvalidArgument,
+                 "the server was given words, and takes no others; the client measures many protocols: start the "
+                 "server without words");
+  return {};
 }
 
 Result<void> MessageServer::serve_all() {

@@ -58,8 +58,8 @@ std::optional<std::string> message_difference(const nlohmann::json& here, const 
   return std::nullopt;
 }
 
-nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address) {
-  return {{"bench", std::string(kBenchName)}, {"flags", flags}, {"address", address.to_string()}};
+nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address, bool events) {
+  return {{"bench", std::string(kBenchName)}, {"flags", flags}, {"address", address.to_string()}, {"events", events}};
 }
 
 Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann::json& flags) {
@@ -136,12 +136,14 @@ Result<void> MessageSession::meet(const Endpoint& server) {
   auto link = TcpLink::connect(server, options_.end.patience, options_.stopped);
   if (!link) return std::move(link).error();
   control_.emplace(std::move(*link), options_.stopped, options_.end.patience);
-  if (auto sent = control_->send(message_hello(options_.flags, devices_.address())); !sent) return sent;
+  const nlohmann::json ours = message_hello(options_.flags, devices_.address(), options_.end.events);
+  if (auto sent = control_->send(ours); !sent) return sent;
   auto hello = control_->receive();
   if (!hello) return std::move(hello).error();
   auto remote = remote_of_hello(*hello, options_.flags);
   if (!remote) return std::move(remote).error();
   remote_ = std::move(*remote);
+  sleeps_there_ = hello->value("events", nlohmann::json()) == true;
   return {};
 }
 

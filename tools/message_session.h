@@ -53,6 +53,7 @@ class MessageSession {
 
   MessageDevices& devices() { return devices_; }
   const std::string& remote() const { return remote_; }  // address, printable
+  bool sleeps_there() const { return sleeps_there_; }    // the other end, which was given -e
 
  private:
   using Ends = std::vector<std::unique_ptr<SendingEnd>>;
@@ -72,6 +73,7 @@ class MessageSession {
   MessageDevices devices_;
   std::optional<BenchControl> control_;
   std::string remote_;
+  bool sleeps_there_ = false;
   bool failed_there_ = false;  // the server has ended the test at hand
   bool ended_ = false;
   std::optional<Error> over_;
@@ -80,7 +82,7 @@ class MessageSession {
 // The first flag that both name, with other texts: "-s is 8 here and 16 there".
 std::optional<std::string> message_difference(const nlohmann::json& here, const nlohmann::json& there);
 // What each end says first, and what it must be. Errors: ProtocolError, InvalidArgument (the ends differ).
-nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address);
+nlohmann::json message_hello(const nlohmann::json& flags, const Gid& address, bool events = false);
 Result<std::string> remote_of_hello(const nlohmann::json& hello, const nlohmann::json& flags);
 // So may end a connection whose other end fails, and says why elsewhere.
 bool may_come_from_peer(ErrorCode code);

@@ -148,7 +148,7 @@ void add_pingpong_command(CLI::App& program, int& status) {
   auto* size = command->add_option("-s,--size", settings.size, "Bytes per message");
   require_whole(size->capture_default_str(), 0, kMaxPingpongBytes);
   command->add_option("-m,--mtu", settings.mtu, "Path MTU: bytes per packet")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->check(CLI::IsMember({"256", "512", "1024", "2048", "4096"}))
       ->capture_default_str();
   auto* depth = command->add_option("-r,--rx-depth", settings.rx_depth, "Receives to post at a time");
   require_whole(depth->capture_default_str(), 1, 1u << 20);

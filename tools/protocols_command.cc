@@ -28,8 +28,7 @@ void add_protocols_command(CLI::App& bench, int& status) {
                                     "Messages of a latency; ten times as many of a rate, fewer of large ones")
                     ->capture_default_str(),
                 1, kMaxMatrixIterations);
-  command->add_option("--report", flags->report, "Write a page with plots there")->type_name("FILE")
-      ->capture_default_str();
+  add_file(*command, "--report", flags->report, "Write a page with plots there")->capture_default_str();
   command->callback([flags, &status] { status = run_matrix("bench protocols", *flags); });
 }
 

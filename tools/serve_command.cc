@@ -94,7 +94,11 @@ int serve_on(Device& device, const ServeOptions& options) {
     const bool further = engine->run_once();
     if (!(*server)->pump(on_over) && !further) engine->wait(engine->now() + FileServer::patience());
   }
-  return options.once && over && !all_ok ? kExitFailure : kExitOk;
+  if ((*server)->is_visited()) {
+    say(stderr, "ended while a client was served\n");
+    all_ok = false;
+  }
+  return options.once && !all_ok ? kExitFailure : kExitOk;
 }
 
 int run_serve(const ServeOptions& options) {

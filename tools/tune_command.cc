@@ -144,6 +144,11 @@ int run_tune(TuneFlags& flags) {
   const auto session = open_message_session(kTuneCommand, flags.client, flags.settings.sleeping,
                                             [&] { return signals.requested(); }, status);
   if (!session) return status;
+  if (flags.settings.sleeping && !session->sleeps_there()) {
+    const Error polls(ErrorCode::InvalidArgument, "--sleeping: the receiver there polls");
+    session->end(polls);
+    return report_error(kTuneCommand, polls, "Start `verbena bench message -e` there.");
+  }
   if (session->devices().count() != 0)
     flags.settings.most_inline = session->devices().at(0).info().max_inline_bytes;
   const auto outcome = [&] {

@@ -130,7 +130,9 @@ def so_many_operations_complete_as_of_perftest(setting):
             (("send", "bw"), ("-s", "2", "-t", "16"), 16), (("send", "bw"), ("-e",), 100),
             (("read", "bw"), ("-a",), 100), (("atomic", "bw"), (), 100),
             (("write", "bw"), ("-s", "2", "-l", "8"), 8),
-            (("write", "bw"), ("-s", "2", "-l", "8", "-Q", "4"), 4), (("send", "bw"), ("-Q", "7"), 7)]
+            (("write", "bw"), ("-s", "2", "-l", "8", "-Q", "4"), 4), (("send", "bw"), ("-Q", "7"), 7),
+            (("write", "bw"), ("-s", "2", "-l", "64", "-Q", "100"), 100),
+            (("send", "bw"), ("-t", "9", "-l", "7", "-Q", "5"), 5), (("read", "bw"), ("-l", "100", "-Q", "64"), 64)]
     for test, way, wanted in ways:
         ours, _, result = both(setting, test, "-n", "250", *way)
         check(result["cq_mod"] == wanted and f" CQ mod.     : {wanted}\n" in ours, f"{test} {way}: {result}")
@@ -179,6 +181,8 @@ def duration_ends_by_the_clock(setting):
         check(one["seconds"] >= 0.9 and one["iterations"] == int(row[1]) > 0, f"{row} {one}")
         check(test[1] == "lat" or one["iterations"] % 7 == 0, one)
         check(len(row) == (4 if test[1] == "lat" else 5), row)
+        if test[1] == "lat":
+            check(abs(float(row[3]) * one["seconds"] / one["iterations"] - 1) < 0.01, f"tps of {row}, {one}")
     both(setting, ("write", "bw"), "-D", "1", "-b", "-q", "2", "-R")
     say("-D 1 of eight tests")
 
@@ -284,7 +288,10 @@ def flags_that_mean_nothing_are_refused(setting):
              (("send", "lat", "-C"), "microseconds"),
              (("write", "bw", "--use-srq"), "nothing is received"),
              (("read", "lat", "-r", "8"), "nothing is received"),
-             (("send", "bw", "--use-srq", "-R"), "without -R")]
+             (("send", "bw", "--use-srq", "-R"), "without -R"), (("write", "bw", "--json", ""), "an empty word"),
+             (("send", "bw", "127.0.0.1:5", "-p", "6"), "one of the two"),
+             (("send", "lat", "127.0.0.1:99999"), "no port"),
+             (("send", "bw", "-m", "1k"), "1k not in")]
     for words, told in cases:
         output, errors = setting.run("bench", *words, status=2)
         check(told in errors.splitlines()[0] and "--help" in errors and not output, f"{words}: {errors}")
@@ -307,6 +314,12 @@ def flags_that_mean_nothing_are_refused(setting):
     for flag, name in (("--json", setting.path("no", "result")), ("--report", setting.path())):
         _, errors = setting.run("bench", "write", "bw", "-F", flag, name, status=1)
         check(f"write {name}" in errors and "Name files" in errors, errors)
+    _, errors = setting.run("bench", "write", "bw", "-F", "--json", setting.path("same"), "--report",
+                            setting.path(".", "same"), status=1)
+    check("the same file" in errors, errors)
+    setting.run("bench", "write", "bw", "-F", "--device", "nonesuch", "--json", setting.path("failed"), status=1)
+    with open(setting.path("failed"), encoding="utf-8") as result:
+        check(json.load(result)["ok"] is False, "nothing says that it failed")
     # Receives take room in the completion queue where there are any, and once where all pairs share them.
     limits = [("write", ("-t", "40000"), "-t is 40000"), ("write", ("-I", "2000"), "-I is 2000"),
               ("write", ("-q", "256", "-t", "30000"), "-q times -t is 7680000"),

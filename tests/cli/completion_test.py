@@ -37,13 +37,14 @@ def flags_of(text):
 
 
 def complete(setting, *words):
-    """What bash offers at the end of the words."""
+    """What bash offers at the end of the words: for FILES by itself."""
     script = setting.path("completion.bash")
     with open(script, "w", encoding="utf-8") as file:
         file.write(setting.run("completion", "bash")[0])
     done = subprocess.run(
-        ["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _verbena; '
-                       'printf "%s\\n" "${COMPREPLY[@]}"', "bash", script, "verbena", *words],
+        ["bash", "-c", 'compopt() { [[ "$*" == "-o default" ]] && files=FILES; }; '
+                       'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _verbena; '
+                       'printf "%s\\n" "${COMPREPLY[@]:-$files}"', "bash", script, "verbena", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, check=False, cwd=setting.folder)
     check(done.returncode == 0 and not done.stderr, f"{words}: {done.stderr}")
     return done.stdout.decode().split()
@@ -66,9 +67,14 @@ def every_flag_is_completed(setting):
     check(complete(setting, "bench", "wr") == ["write"], "a command of a command")
     check(complete(setting, "bench", "write", "bw", "-m", "1") == ["1024"], "values where they are few")
     check(complete(setting, "ping", "x", "--op", "") == ["send", "write", "read", "cas", "fadd"], "values")
-    with open(setting.path("a file"), "w", encoding="utf-8"):
-        pass
-    check("a" in complete(setting, "ping", "--pcap", "a"), "files")
+    check(complete(setting, "bench", "send", "bw", "--path", "=", "r") == ["roce"], "values behind =")
+    check(complete(setting, "bench", "send", "bw", "--path", "=") == ["auto", "roce", "local"], "values behind =")
+    check(complete(setting, "ping", "--pcap", "a") == ["FILES"], "files")
+    check(complete(setting, "ping", "--pcap", "=") == ["FILES"], "files behind =")
+    check(complete(setting, "put", "a") == ["FILES"], "files without a flag")
+    os.mkdir(setting.path("bench"))
+    check(complete(setting, "ben") == ["bench"], "a command, though a folder is named so")
+    check(complete(setting, "capture", "-w", "x", "--", "no_such_program") == ["FILES"], "files after --")
     check("true" in complete(setting, "capture", "-w", "x", "--", "tru"), "programs after --")
     say(f"{len(commands)} commands, {count} flags")
 

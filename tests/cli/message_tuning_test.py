@@ -135,6 +135,14 @@ def a_server_elsewhere_serves_a_comparison_and_a_tuning(setting):
     tuned(setting, host, "-p", port, "--sleeping", "-s", "100")
     server.process.communicate(timeout=PATIENCE)
     check(server.process.returncode == 0, server.errors())
+    for words, flags, told in (((), ("--sleeping",), "the receiver there polls"),
+                               (("send-receive", "lat"), (), "start the server without words")):
+        server = Server(setting, "bench", "message", *words, "-F")
+        host, port = server.address.rsplit(":", 1)
+        _, errors = setting.run("tune", host, "-p", port, "-F", *flags, status=1)
+        check(told in errors, errors)
+        server.process.communicate(timeout=PATIENCE)
+        check(server.process.returncode == 1, server.errors())
     # It goes in the middle, and what it had measured is kept.
     server = Server(setting, "bench", "message", "-F")
     host, port = server.address.rsplit(":", 1)
@@ -215,7 +223,9 @@ def a_tuning_recommends_what_it_measured(setting):
 def what_makes_no_sense_is_refused(setting):
     cases = [(("tune", "--senders", "257"), 2, "--senders"), (("tune", "--goal", "speed"), 2, "speed"),
              (("tune", "--goal", "rate", "-s", "0"), 2, "--size"), (("tune", "-s", "65M"), 2, "'65M'"),
-             (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"),
+             (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"), (("tune", "-p", "5"), 2, "requires HOST"),
+             (("bench", "protocols", "--kinds", "send-receive", "127.0.0.1:1"), 1, "ConnectionRefused"),
+             (("bench", "protocols", "--report", ""), 2, "an empty word"),
              (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),
              (("bench", "message", "-a", "--kinds", "direct-read,pigeons"), 2, "pigeons"),
              (("bench", "protocols", "-n", "0"), 2, "--iters"),
@@ -225,6 +235,13 @@ def what_makes_no_sense_is_refused(setting):
     for words, status, told in cases:
         output, errors = setting.run(*words, status=status)
         check(told in errors and errors.startswith("verbena") and not output, f"{words}: {output!r} {errors!r}")
+    file = setting.path("stale.json")
+    for words in (("tune", "127.0.0.1:1"), ("bench", "protocols", "127.0.0.1:1"),
+                  ("bench", "message", "-a", "127.0.0.1:1")):
+        with open(file, "w", encoding="utf-8") as stale:
+            stale.write('{"ok": true}')
+        setting.run(*words, "--json", file, status=1)
+        check(load(file)["ok"] is False, f"{words}: an old result stands")
     say(errors.splitlines()[0])
 
 
