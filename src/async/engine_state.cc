@@ -37,7 +37,7 @@ class GatheredPosts {
 
 }  // namespace
 
-AttachedDevice::AttachedDevice(Device& attached) : device_(&attached), state_(attached.state()) {}
+AttachedDevice::AttachedDevice(Device& attached) : state_(attached.state()) {}
 
 AttachedDevice::~AttachedDevice() {
   for (const auto& shard : shards_) static_cast<void>(context().destroy_cq(shard->id));
@@ -65,6 +65,7 @@ Result<CompletionShard*> AttachedDevice::reserve(std::uint32_t completions) {
 
 // What tasks hold still finds the engine at work.
 EngineState::~EngineState() {
+  holdings::forget_round_fork(round_fork_);
   draining_ = true;
   while (!spawned_.empty()) {
     const Task<void> task = std::move(spawned_.front().task);

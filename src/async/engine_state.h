@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "async/operation_list.h"
 #include "async/resumptions.h"
 #include "base/fifo.h"
+#include "base/holdings.h"
 #include "device/device_state.h"
 #include "verbena/async/progress_engine.h"
 #include "verbena/async/task.h"
@@ -52,7 +54,7 @@ class AttachedDevice {
   AttachedDevice(const AttachedDevice&) = delete;
   AttachedDevice& operator=(const AttachedDevice&) = delete;
 
-  Device& device() { return *device_; }
+  Device& device() { return *state_.owner; }
   DeviceState& state() { return state_; }
   provider::Context& context() const { return state_.context(); }
   const DeviceInfo& info() const { return context().info(); }
@@ -69,14 +71,14 @@ class AttachedDevice {
 
  private:
   friend class EngineState;
-  Device* device_;
   DeviceState& state_;
   std::vector<std::unique_ptr<CompletionShard>> shards_;
 };
 
 class EngineState {
  public:
-  explicit EngineState(const EngineOptions& options) : options_(options) {}
+  explicit EngineState(const EngineOptions& options)
+      : options_(options), round_fork_(holdings::do_round_fork({.in_child = [this] { inherited_ = true; }})) {}
   ~EngineState();
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
@@ -138,6 +140,11 @@ class EngineState {
     for (--calls_; !held_.empty();) held_.first().make_ready();
   }
   // The program's, wherever it was moved to.
+  // In a forked child: all that was made with it is its parent's.
+  bool is_inherited() const { return inherited_; }
+  static Error inherited_error(const std::string& what) {
+    return Error(ErrorCode::WrongState, "this process was forked off, and the " + what + " is its parent's");
+  }
   ProgressEngine& owner() { return *owner_; }
   void set_owner(ProgressEngine& owner) { owner_ = &owner; }
 
@@ -291,6 +298,8 @@ class EngineState {
   int calls_ = 0;
   ProgressEngine* owner_ = nullptr;
   std::list<Spawned> spawned_;
+  const std::uint64_t round_fork_;
+  bool inherited_ = false;
   bool draining_ = false;  // a destructor waits
   Outside outside_ = Outside::Elsewhere;
   std::atomic<bool> woken_{false};

@@ -38,6 +38,7 @@ void ProgressEngine::spawn(Task<void> task) { state_->spawn(std::move(task)); }
 int ProgressEngine::fd() const { return state_->fd(); }
 bool ProgressEngine::prepare_wait() { return state_->prepare_wait(); }
 Instant ProgressEngine::now() const { return state_->now(); }
+ProgressEngine& ProgressEngine::of(EngineState& state) { return state.owner(); }
 Device& ProgressEngine::device() { return state_->first().device(); }
 
 ProgressEngine::Gathered::Gathered(ProgressEngine& engine) : state_(engine.state()) {

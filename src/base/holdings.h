@@ -30,7 +30,7 @@ void unmap(void* place, std::size_t bytes);
 // `after`, or in the child, before the fork returns there, `in_child`. What they wait for is held by nobody who has
 // no_fork(); nor does that one, or they themselves, call these two.
 struct RoundFork {
-  std::function<void()> before, after, in_child;
+  std::function<void()> before = [] {}, after = [] {}, in_child = [] {};
 };
 // A number for forget_round_fork().
 std::uint64_t do_round_fork(RoundFork all);

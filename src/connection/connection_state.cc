@@ -385,7 +385,7 @@ void ConnectionState::on_rejected(const provider::Event& event) {
                              reject_reason_text(event.reason) + ")",
                          event.reason, ErrorDomain::CmReject));
   private_data_ = event.private_data;
-  const bool is_ourselves = remote_ == device_.device().address();
+  const bool is_ourselves = remote_ == device_.info().address;
   give_up(rejection_error(peer_.to_string(), event.reason, event.private_data, is_ourselves));
 }
 

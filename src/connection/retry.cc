@@ -26,7 +26,7 @@ bool is_curable(const Error& error) {
 
 Reconnector::Reconnector(ProgressEngine& engine, std::string_view address, const ConnectionOptions& options,
                          const RetryPolicy& policy, std::span<const std::byte> private_data)
-    : engine_(engine),
+    : engine_(engine.state()),
       address_(address),
       options_(options),
       policy_(policy),
@@ -48,7 +48,7 @@ Duration Reconnector::pause_after(std::uint32_t failures) {
   for (std::uint32_t i = 1; i < failures && pause < longest; ++i)
     pause = pause.ns > longest.ns / 2 ? longest : pause * 2;
   const auto half = static_cast<std::uint64_t>(pause.ns / 2);
-  const std::uint64_t drawn = engine_.state().first().context().random() % (half + 1);
+  const std::uint64_t drawn = engine_.first().context().random() % (half + 1);
   return Duration{pause.ns - static_cast<std::int64_t>(drawn)};
 }
 
@@ -65,7 +65,7 @@ Result<Connection> Reconnector::connect() {
     ConnectionOptions options = options_;
     options.connect_timeout = std::min(options.connect_timeout, std::max(end - engine_.now(), Duration{}));
     ++attempts_;
-    auto connection = Connection::connect(engine_, address_, options, private_data_);
+    auto connection = Connection::connect(engine_.owner(), address_, options, private_data_);
     if (connection)
       last_error_.reset();
     else

@@ -41,9 +41,17 @@ DeviceEvent to_public(const provider::Event& event) {
 
 }  // namespace
 
-Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) {}
-Device::Device(Device&& other) noexcept = default;
-Device& Device::operator=(Device&& other) noexcept = default;
+Device::Device(std::unique_ptr<DeviceState> state) : state_(std::move(state)) { settle(); }
+Device::Device(Device&& other) noexcept : state_(std::move(other.state_)) { settle(); }
+Device& Device::operator=(Device&& other) noexcept {
+  state_ = std::move(other.state_);
+  settle();
+  return *this;
+}
+// What was made with it finds it where it is now.
+void Device::settle() {
+  if (state_ != nullptr) state_->owner = this;
+}
 Device::~Device() = default;
 
 std::vector<DeviceInfo> Device::list() {

@@ -13,6 +13,8 @@
 
 namespace verbena {
 
+class Device;
+
 class DeviceState {
  public:
   explicit DeviceState(std::unique_ptr<provider::Context> opened) : context_(std::move(opened)) {}
@@ -22,6 +24,8 @@ class DeviceState {
   }
 
   provider::Context& context() { return *context_; }
+  // Where it is now.
+  Device* owner = nullptr;
   // Set once, when the device is opened.
   std::optional<ProtectionDomain> domain;
   // Whether an engine drives the device and takes its events.

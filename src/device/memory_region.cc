@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "device/page_allocation.h"
 #include "provider/provider.h"
 #include "verbena/device/protection_domain.h"
@@ -84,7 +85,11 @@ ProtectionDomain& ProtectionDomain::operator=(ProtectionDomain&& other) noexcept
 ProtectionDomain::~ProtectionDomain() { release(); }
 
 void ProtectionDomain::release() {
-  if (context_ != nullptr) static_cast<void>(context_->destroy_pd(provider::PdId{id_}));
+  if (context_ != nullptr) {
+    const auto gone = context_->destroy_pd(provider::PdId{id_});
+    VERBENA_REQUIRE(gone || gone.error().code() != ErrorCode::Busy,
+                    "destroys a ProtectionDomain before a region or queue pair of it");
+  }
   context_ = nullptr;
 }
 

@@ -287,6 +287,7 @@ bool ReceiverEnd::tell_given_back(ReceiverPeer& peer, std::uint64_t number) {
 }
 
 void ReceiverEnd::handle(ReceiverPeer& peer, const Completion& completion) {
+  if (engine_.is_inherited()) return;
   if (!peer.started_) return peer.early_.push_back(completion);
   Result<void> ok;
   if ((completion.id & kReceiveId) != 0) {

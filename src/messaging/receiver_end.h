@@ -94,7 +94,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   // What is here, without driving the engine.
   std::size_t take(std::span<Message> out);
   // No sender is left, and there was one; or the receiver is gone.
-  bool is_over() const { return dropped_ || (taken_peers_ != 0 && taken_peers_ == ended_); }
+  bool is_over() const { return dropped_ || engine_.is_inherited() || (taken_peers_ != 0 && taken_peers_ == ended_); }
   // The receiver is gone, or goes: its peers do.
   bool is_dropped() const { return dropped_; }
   Error over_error() const;
@@ -109,7 +109,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
   void on_place(std::function<std::optional<LentMemory>(PeerId, std::uint32_t)> f) { place_ = std::move(f); }
   void give_back(ReceiverPeer& peer, std::uint64_t token) {
     ++counters_.given_back;
-    handle_given_back(peer, token);
+    if (!engine_.is_inherited()) handle_given_back(peer, token);
     if (--peer.outstanding_ == 0 && peer.cut_off_) touch();
   }
   EngineState& engine() const { return engine_; }

@@ -10,7 +10,8 @@
 namespace verbena::messaging {
 
 std::size_t ReceiverEnd::take(std::span<Message> out) {
-  if (dropped_) return 0;  // what the protocol still has is of peers that are gone
+  // What the protocol still has is of peers that are gone, or in memory that a forked child has not.
+  if (dropped_ || engine_.is_inherited()) return 0;
   const std::size_t count = poll(out);
   counters_.messages += count;
   if (count != 0) look_interval_ = kLookInterval;
@@ -46,6 +47,7 @@ std::size_t ReceiverEnd::receive(std::span<Message> out) {
 }
 
 Error ReceiverEnd::over_error() const {
+  if (engine_.is_inherited()) return EngineState::inherited_error("receiver");
   if (dropped_) return Error(ErrorCode::Cancelled, "receive a message: the receiver was destroyed meanwhile");
   return last_error_ ? *last_error_ : Error(ErrorCode::Disconnected, "there is no sender");
 }
@@ -103,7 +105,7 @@ void ReceiverEnd::serve() {
   const Calling calling(destroyed_, tick_);
   serve_waiting();
   hand_to_callback(calling);
-  if (!calling.destroyed_it()) reap(calling);
+  if (!calling.destroyed_it() && !engine_.is_inherited()) reap(calling);
   if (calling.destroyed_it()) return;
   while (is_over() && !waiting_.empty()) {
     auto& receiving = static_cast<Receiving&>(waiting_.first());

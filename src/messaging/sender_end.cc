@@ -171,6 +171,7 @@ void SenderEnd::say(Control control) {
 // ---- What comes.
 
 void SenderEnd::handle(const Completion& completion) {
+  if (engine_.is_inherited()) return;
   if (!started_) return early_.push_back(completion);
   if ((completion.id & kReceiveId) != 0) {
     if (completion.status != CompletionStatus::Success) return;
@@ -239,13 +240,14 @@ void SenderEnd::lose(Error error) {
 
 Result<void> SenderEnd::status() const {
   if (error_) return *error_;
+  if (engine_.is_inherited()) return EngineState::inherited_error("sender");
   if (state_ == State::Closing) return Error(ErrorCode::Flushed, "the sender is being closed here");
   return {};
 }
 
 // Whoever comes later joins, whether those before it still wait or were given up.
 Task<Result<void>> SenderEnd::close(std::shared_ptr<SenderEnd> /*self*/, Duration timeout) {
-  if (state_ == State::Closed && !finished_) co_return status();
+  if (engine_.is_inherited() || (state_ == State::Closed && !finished_)) co_return status();
   if (state_ == State::New || state_ == State::Connecting)
     co_return Error(ErrorCode::WrongState, "close a sender that is not open");
   const Instant deadline = engine_.now() + timeout;

@@ -62,7 +62,8 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   // `self` is this, which lives as long as the task. Cancelled: the sender was destroyed meanwhile.
   Task<Result<void>> close(std::shared_ptr<SenderEnd> self, Duration timeout);
   Result<void> status() const;
-  bool is_open() const { return state_ == State::Open; }
+  // In a forked child the memory that messages lie in is not there.
+  bool is_open() const { return state_ == State::Open && !engine_.is_inherited(); }
   // Nothing that was sent comes back any more. One that is being closed has not ended.
   bool has_ended() const { return error_.has_value(); }
   // Why a message was refused, as an error.

@@ -178,7 +178,7 @@ bool SenderEnd::first_wants_buffer() {
 Result<MessageId> SenderEnd::send_blocking(const Outgoing& message, Duration timeout) {
   const Instant deadline = deadline_of(timeout);
   Sending sending(*this, message, deadline);
-  if (looks()) look();
+  if (is_open() && looks()) look();
   if (!sending.await_ready()) {
     // It asks by itself whether it was served; who began to wait inside does not wait for one that is late.
     sending.bind(engine_, [](detail::Resumption& late) { static_cast<Sending&>(late).leave_line(); });
@@ -201,12 +201,13 @@ Result<void> SenderEnd::wait_freed(MessageId message, Duration timeout) {
   };
   const auto is_over = [&] {
     if (looks() && is_open()) look();
-    return freed_ >= message || state_ == State::Closed || is_cancelled();
+    return freed_ >= message || state_ == State::Closed || engine_.is_inherited() || is_cancelled();
   };
   engine_.run_until(is_over, deadline, look_every(looks()));
   if (freed_ >= message) return {};
   const std::string what = "wait for the memory of message " + std::to_string(message) + " to " + peer_.to_string();
   if (is_cancelled()) return Error(ErrorCode::Cancelled, what);
+  if (engine_.is_inherited()) return status();
   return state_ == State::Closed ? *error_ : Error(ErrorCode::DeadlineExceeded, what);
 }
 
@@ -283,7 +284,7 @@ void SenderEnd::on_room(std::function<void()> f) {
 
 void SenderEnd::serve() {
   if (state_ == State::Connecting) return;  // who connects still needs the connection
-  if (state_ == State::Open && looks()) look();
+  if (is_open() && looks()) look();
   serve_waiting();
   serve_freeing();
   if (state_ == State::Closing) changed_.notify();
@@ -324,7 +325,7 @@ bool SenderEnd::has_room_for_refused() {
   const bool waits_for_room = refused_bytes_ != kNoneRefused || !waits_for_buffer;
   const bool room = waits_for_room && fits(refused_bytes_);
   const bool buffer_room = waits_for_buffer && fits(refused_buffer_bytes_);
-  if (state_ == State::Open && !room && !buffer_room) want_room();
+  if (is_open() && !room && !buffer_room) want_room();
   return has_buffer() && (room || (buffer_room && !buffers_.all_taken()));
 }
 

@@ -189,6 +189,7 @@ bool SharedWriteReceiver::is_empty(const ReceiverPeer& peer) const {
 void SharedWriteReceiver::handle_fenced(ReceiverPeer& peer) { leave(static_cast<Peer&>(peer)); }
 
 void SharedWriteReceiver::leave(Peer& peer) {
+  if (engine().is_inherited()) return;  // the ring is not there
   peer.gone = has_dead_ = true;
   reader_->handle_gone(peer.seat);
   touch();

@@ -176,6 +176,9 @@ Result<void> Nic::check(const QpInit& init) const {
   if (!pds_.contains(init.pd.value)) return unknown("protection domain", init.pd.value);
   for (const core::CqId cq : {init.send_cq, init.receive_cq})
     if (!cqs_.contains(cq.value)) return unknown("completion queue", cq.value);
+  if (cqs_.at(init.send_cq.value)->is_broken() || cqs_.at(init.receive_cq.value)->is_broken())
+    return error(ErrorCode::WrongState, EINVAL,
+                 "create queue pair: its completion queue overran, and takes nothing any more");
   if (init.srq && srq(*init.srq) == nullptr) return unknown("shared receive queue", init.srq->value);
   const QueuePairCapabilities& c = init.capabilities;
   if (c.max_send_requests > config_.max_requests || c.max_receive_requests > config_.max_requests ||

@@ -108,6 +108,21 @@ TEST(Asio, work_begun_while_the_descriptor_is_waited_for_is_not_forgotten) {
   EXPECT_EQ(steps, 1);
 }
 
+Task<void> nap(ProgressEngine& engine) { co_await engine.sleep(Duration::milliseconds(1)); }
+
+TEST(Asio, an_engine_that_was_moved_is_served_on) {
+  Hosted h;
+  ProgressEngine here = std::move(h.engine);
+  bool slept = false;
+  h.rdma.async_run(nap(here), [&](std::exception_ptr) {
+    slept = true;
+    h.io.stop();
+  });
+  h.run();
+  EXPECT_TRUE(slept);
+  h.engine = std::move(here);
+}
+
 TEST(Asio, an_exception_of_a_task_comes_to_its_handler) {
   Hosted h;
   const auto fail = []() -> Task<Result<int>> {

@@ -16,6 +16,8 @@
 #include "base/sanitizer.h"
 #include "test_pair.h"
 #include "test_process.h"
+#include "verbena/messaging/receiver.h"
+#include "verbena/messaging/sender.h"
 
 namespace verbena {
 namespace {
@@ -214,6 +216,46 @@ TEST_P(Fork, a_child_opens_devices_of_its_own_beside_what_it_inherited) {
   EXPECT_EQ(child.hear(), "written");
   EXPECT_EQ(child.wait(), 0);
   EXPECT_TRUE(parent->write(20));
+}
+
+// The memory that messages lie in is not there.
+TEST_P(Fork, a_child_uses_and_ends_inherited_messaging_in_vain) {
+  for (const char* const name :
+       {"send-receive", "shared-receive", "direct-write", "buffered-write", "buffered-write/read",
+        "buffered-write/reversed", "buffered-write/double-mapped", "shared-write", "direct-read", "buffered-read",
+        "buffered-read/double-mapped"}) {
+    const messaging::Options options{
+        .kind = must(messaging::parse_kind(name)), .max_message_bytes = 1000, .ring_bytes = 8192};
+    Device device = must(Device::open({.path = GetParam()}));
+    ProgressEngine engine = must(ProgressEngine::create(device));
+    auto receiver = std::make_unique<messaging::Receiver>(must(messaging::Receiver::create(engine, options)));
+    Listener listener = must(Listener::create(engine));
+    listener.on_request([&] { must(receiver->accept(*listener.poll_request())); });
+    auto sender = std::make_unique<messaging::Sender>(
+        must(messaging::Sender::connect(engine, listener.address().to_string(), options)));
+    const std::vector<std::byte> bytes(900);
+    must(sender->send(bytes));
+    messaging::Message held = must(receiver->receive());
+    auto reserved = sender->try_reserve(100);
+    Process child([&](const auto& say) {
+      for (int i = 0; i < 5; ++i) engine.run_once();
+      const bool in_vain = !receiver->try_receive() && !receiver->receive() && !sender->try_send(bytes) &&
+                           !sender->try_reserve(8) && !sender->send(bytes) && !sender->wait_freed(99) &&
+                           !sender->close();
+      held.give_back();
+      reserved.reset();
+      sender.reset();
+      receiver.reset();
+      say(in_vain ? "in vain" : "used");
+    });
+    EXPECT_EQ(child.hear(), "in vain") << name;
+    EXPECT_EQ(child.wait(), 0) << name;
+    reserved.reset();
+    held.give_back();
+    must(sender->send(bytes));
+    EXPECT_EQ(must(receiver->receive()).bytes().size(), bytes.size()) << name;
+    must(sender->close());
+  }
 }
 
 // What the environment asks for has files, and a thread of its own.

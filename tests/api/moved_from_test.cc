@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was moved from is used: the program ends, and says which object it was.
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "test_pair.h"
+#include "verbena/connection/retry.h"
 #include "verbena/messaging/receiver.h"
 #include "verbena/messaging/sender.h"
 
 namespace verbena {
 namespace {
 
+using test::expect_error;
 using test::must;
 using test::Pair;
 
@@ -142,6 +145,44 @@ TEST(MovedFrom, a_device_that_is_moved_keeps_its_listener) {
   listener.on_request([&] { accepted = must(listener.poll_request()->accept()); });
   Connection near = must(Connection::connect(engine, listener.address().to_string()));
   must(accepted->wait_established());
+}
+
+// ---- And what was made with it goes on.
+
+TEST(Moved, a_device_whose_engine_asks_in_vain) {
+  Device device = must(Device::open());
+  std::unique_ptr<Device> here;
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  here = std::make_unique<Device>(std::move(device));
+  expect_error(Connection::connect(engine, here->address().to_string() + ":1"), ErrorCode::ConnectionRefused,
+               "this program's own device");
+  EXPECT_EQ(&engine.device(), here.get());
+}
+
+TEST(Moved, a_device_between_which_messages_go) {
+  Device device = must(Device::open());
+  ProgressEngine engine = must(ProgressEngine::create(device));
+  for (const char* const name : {"send-receive", "buffered-write", "buffered-read", "shared-receive"}) {
+    messaging::Options options;
+    options.kind = must(messaging::parse_kind(name));
+    messaging::Receiver receiver = must(messaging::Receiver::create(engine, options));
+    auto here = std::make_unique<Device>(std::move(device));
+    Listener listener = must(Listener::create(engine));
+    listener.on_request([&] { must(receiver.accept(*listener.poll_request())); });
+    messaging::Sender sender = must(messaging::Sender::connect(engine, listener.address().to_string(), options));
+    must(sender.send(test::bytes_of("moved")));
+    EXPECT_EQ(test::text_of(must(receiver.receive()).bytes()), "moved") << name;
+    must(sender.close());
+    device = std::move(*here);
+  }
+}
+
+TEST(Moved, an_engine_by_which_somebody_connects_again) {
+  Pair pair;
+  Reconnector reconnector(pair.engine, pair.listener->address().to_string());
+  ProgressEngine here = std::move(pair.engine);
+  EXPECT_EQ(must(reconnector.connect()).phase(), ConnectionPhase::Established);
+  pair.engine = std::move(here);
 }
 
 }  // namespace

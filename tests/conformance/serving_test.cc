@@ -485,6 +485,27 @@ TEST_P(Serving, r132_a_queue_that_overruns_breaks_its_queue_pairs_and_keeps_what
   EXPECT_EQ(talk.received(), (Outcomes{{20}, {21}}));
 }
 
+TEST_P(Serving, r132_nothing_begins_on_a_queue_that_overran) {
+  Given second = given();
+  second.cq_entries = 2;
+  Talk talk(given(), second);
+  talk.side(1).polls = false;
+  for (std::uint64_t id = 20; id < 24; ++id) talk.receive(id, 0, 8);
+  ASSERT_TRUE(talk.step(1, S::Error));
+  talk.run();
+  Pair::Side& side = talk.side(1);
+  ASSERT_TRUE(talk.step(1, S::Reset));
+  QueuePairAttributes values;
+  values.state = S::Init;
+  const auto mask = AttributeMask::State | AttributeMask::PkeyIndex | AttributeMask::Port | AttributeMask::Access;
+  EXPECT_EQ(side.nic.modify_qp(talk.now(), side.made.qpn, values, mask).error().code(), ErrorCode::WrongState);
+  soft::Nic::QpInit another;
+  another.pd = side.pd;
+  another.send_cq = side.send_cq;
+  another.receive_cq = side.receive_cq;
+  EXPECT_EQ(side.nic.create_qp(another).error().code(), ErrorCode::WrongState);
+}
+
 TEST_P(Serving, r133_the_first_request_in_RTR_is_told_once_as_established_communication) {
   Given second = given();
   second.state = S::Rtr;

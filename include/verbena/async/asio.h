@@ -71,10 +71,10 @@ class Unfinished {
 class Link : public std::enable_shared_from_this<Link>, public Unfinished {
  public:
   Link(asio::io_context& io, ProgressEngine& engine)
-      : io_(io), engine_(&engine), descriptor_(io, engine.fd()) {}
+      : io_(io), engine_(&engine.state()), descriptor_(io, engine.fd()) {}
 
   asio::io_context& io() { return io_; }
-  ProgressEngine& engine() { return *engine_; }
+  ProgressEngine& engine() { return ProgressEngine::of(*engine_); }
   // The service was stopped, or has gone.
   bool is_cut() const { return engine_ == nullptr; }
 
@@ -106,7 +106,7 @@ class Link : public std::enable_shared_from_this<Link>, public Unfinished {
     const std::shared_ptr<Link> alive = shared_from_this();
     ServeOn after{*this};
     for (int turn = 0; turn < kTurns && engine_ != nullptr; ++turn) {
-      if (engine_->run_once() || engine_ == nullptr || !engine_->prepare_wait()) continue;
+      if (engine().run_once() || engine_ == nullptr || !engine().prepare_wait()) continue;
       after.wanted = false;
       return descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
                                     [alive](const std::error_code&) { alive->serve(); });
@@ -114,7 +114,7 @@ class Link : public std::enable_shared_from_this<Link>, public Unfinished {
   }
 
   asio::io_context& io_;
-  ProgressEngine* engine_;  // null once cut
+  EngineState* engine_;  // null once cut
   asio::posix::stream_descriptor descriptor_;
 };
 

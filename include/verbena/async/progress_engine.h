@@ -113,6 +113,7 @@ class ProgressEngine {
 
   // For the library's upper layers.
   EngineState& state() { return *state_; }
+  static ProgressEngine& of(EngineState& state);
 
  private:
   explicit ProgressEngine(std::unique_ptr<EngineState> state);

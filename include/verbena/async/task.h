@@ -132,7 +132,8 @@ struct Child {
 // resumes inside ProgressEngine::run_once(), never inside a post or a destructor. Arguments belong to the coroutine:
 // pass by value what may go before it does; a lambda's captures are not arguments.
 // An exception that leaves it goes to its awaiter. Destroying a task that is suspended destroys what stands in its
-// frame, the innermost first; an operation in flight there is cancelled and drained, as Operation says. Awaited once,
+// frame, the innermost first, with as much stack as they are deep: tens of thousands that await each other fit into
+// 8 MiB. An operation in flight there is cancelled and drained, as Operation says. Awaited once,
 // by another Task: again, or empty, ends the program. It may be moved while it is awaited; where it is awaited by name
 // and outlives its awaiter, it goes on and finishes by itself. Lifetime: the engine outlives it. Threads: the engine's.
 template <class T = void>

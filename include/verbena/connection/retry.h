@@ -53,7 +53,7 @@ class Reconnector {
   Error final_error(const std::string& reason) const;
   Duration pause_after(std::uint32_t failures);
 
-  ProgressEngine& engine_;
+  EngineState& engine_;
   const std::string address_;
   const ConnectionOptions options_;
   const RetryPolicy policy_;

@@ -142,6 +142,7 @@ class Device {
  private:
   friend class DeviceFactory;
   explicit Device(std::unique_ptr<DeviceState> state);
+  void settle();
   static Result<Device> open_as_told(const OpenOptions& options);
   detail::Inner<std::unique_ptr<DeviceState>, "Device"> state_;
 };

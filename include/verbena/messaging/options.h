@@ -35,8 +35,10 @@ struct Options {
   // Messages in flight: sent, and not yet given back by the receiver. Of both ends' the smaller holds. Of
   // SharedReceive, the receives of all senders together; of DirectRead, those announced: as many more may be read and
   // held, and each takes two requests of a queue (DeviceInfo::max_requests). What is given back is told by quarters
-  // where that takes a message, so a program may hold three quarters for long. A ring without Commit::Immediate holds
-  // what fits, and depth is the number of the sender's own buffers.
+  // where that takes a message, so a program may hold three quarters for long; of SharedReceive three quarters of what
+  // is left beside one for each of max_senders, and of DirectRead as many of each sender as an equal part of all that
+  // are connected, at least one. A ring without Commit::Immediate holds what fits, and depth is the number of the
+  // sender's own buffers.
   std::uint32_t depth = 64;
   // Of a ring, for the protocols that have one: a power of two of whole pages, to which it is rounded up, of at most
   // 8 GiB. A message takes seven sixteenths of it at most, with its word where it has one; seven eighths where it is

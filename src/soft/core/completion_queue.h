@@ -60,6 +60,9 @@ class CompletionQueue {
     return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
   }
 
+  // It lost a completion, and takes no more. Device side.
+  bool is_broken() const { return overrun_; }
+
   // Queue pairs that refer to this queue.
   std::uint32_t users = 0;
 
