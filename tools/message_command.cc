@@ -141,7 +141,7 @@ int run_server(const MessageFlags& flags) {
 }
 
 int run_message(MessageFlags& flags) {
-  place_words(flags);
+  if (const std::string wrong = place_words(flags); !wrong.empty()) return report_usage(kMessageCommand, wrong);
   if (const std::string wrong = check_message_flags(flags); !wrong.empty()) return report_usage(kMessageCommand, wrong);
   if (flags.matrix()) return run_matrix(kMessageCommand, matrix_flags(flags));
   if (auto fits = check_results({flags.json, flags.device.pcap}); !fits)

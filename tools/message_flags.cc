@@ -175,11 +175,16 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   add_kinds_flag(command, "--kinds", flags.kinds);
 }
 
-void place_words(MessageFlags& flags) {
-  if (!flags.all_sizes || !flags.host.empty()) return;
+std::string place_words(MessageFlags& flags) {
+  if (!flags.all_sizes || !flags.host.empty()) return "";
   std::string& word = flags.measure.empty() ? flags.protocol : flags.measure;
-  if (word.empty() || !may_be_host(word)) return;
-  static_cast<void>(read_host(std::exchange(word, ""), flags.host, flags.port));  // or else it is no name of a host
+  if (word.empty() || !may_be_host(word)) return "";
+  std::uint16_t named = 0;
+  if (auto ok = read_host(std::exchange(word, ""), flags.host, named); !ok) return ok.error().context();
+  if (named == 0) return "";
+  if (flags.port_given && flags.port != named) return "HOST names a port, and -p another: give one of the two";
+  flags.port = named;
+  return "";
 }
 
 std::string check_message_flags(const MessageFlags& flags) {

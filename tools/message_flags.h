@@ -41,7 +41,7 @@ struct MessageFlags {
 
 void add_message_flags(CLI::App& command, MessageFlags& flags);
 // Before they are looked at: -a may leave out MEASURE, and PROTOCOL too; then HOST stands where they would.
-void place_words(MessageFlags& flags);
+std::string place_words(MessageFlags& flags);
 // What is wrong with the flags, together or on this end; empty when nothing is.
 std::string check_message_flags(const MessageFlags& flags);
 

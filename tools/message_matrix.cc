@@ -148,7 +148,8 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
   if (!written) return report_error(command, written.error(), kWritableFiles);
   if (report.rows.empty()) return report_failure(command, "no test came to its end", "");
   if (report.failures.empty()) return kExitOk;
-  return report_failure(command, fmt::format("{} tests failed", report.failures.size()),
+  const std::size_t failed = report.failures.size();
+  return report_failure(command, fmt::format("{} of {} tests failed", failed, failed + report.rows.size()),
                         "The lines above, and the page, say which, and why.");
 }
 

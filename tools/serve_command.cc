@@ -94,8 +94,8 @@ int serve_on(Device& device, const ServeOptions& options) {
     const bool further = engine->run_once();
     if (!(*server)->pump(on_over) && !further) engine->wait(engine->now() + FileServer::patience());
   }
-  if ((*server)->is_visited()) {
-    say(stderr, "ended while a client was served\n");
+  if (!(options.once && over) && (*server)->is_visited()) {
+    if (!options.quiet) say(stderr, "ended while a client was served\n");
     all_ok = false;
   }
   return options.once && !all_ok ? kExitFailure : kExitOk;

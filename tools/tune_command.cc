@@ -147,6 +147,7 @@ int run_tune(TuneFlags& flags) {
   if (flags.settings.sleeping && !session->sleeps_there()) {
     const Error polls(ErrorCode::InvalidArgument, "--sleeping: the receiver there polls");
     session->end(polls);
+    static_cast<void>(write_json(flags, *session, polls));
     return report_error(kTuneCommand, polls, "Start `verbena bench message -e` there.");
   }
   if (session->devices().count() != 0)

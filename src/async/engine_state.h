@@ -139,12 +139,12 @@ class EngineState {
   void end_call() {
     for (--calls_; !held_.empty();) held_.first().make_ready();
   }
-  // The program's, wherever it was moved to.
   // In a forked child: all that was made with it is its parent's.
   bool is_inherited() const { return inherited_; }
   static Error inherited_error(const std::string& what) {
     return Error(ErrorCode::WrongState, "this process was forked off, and the " + what + " is its parent's");
   }
+  // The program's, wherever it was moved to.
   ProgressEngine& owner() { return *owner_; }
   void set_owner(ProgressEngine& owner) { owner_ = &owner; }
 

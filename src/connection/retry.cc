@@ -27,6 +27,7 @@ bool is_curable(const Error& error) {
 Reconnector::Reconnector(ProgressEngine& engine, std::string_view address, const ConnectionOptions& options,
                          const RetryPolicy& policy, std::span<const std::byte> private_data)
     : engine_(engine.state()),
+      device_(engine_.find(options.device)),
       address_(address),
       options_(options),
       policy_(policy),
@@ -63,6 +64,7 @@ Result<Connection> Reconnector::connect() {
   const Instant end = engine_.now() + policy_.give_up_after;
   while (!stopped_.load()) {
     ConnectionOptions options = options_;
+    if (device_ != nullptr) options.device = &device_->device();
     options.connect_timeout = std::min(options.connect_timeout, std::max(end - engine_.now(), Duration{}));
     ++attempts_;
     auto connection = Connection::connect(engine_.owner(), address_, options, private_data_);

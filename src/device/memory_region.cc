@@ -88,7 +88,7 @@ void ProtectionDomain::release() {
   if (context_ != nullptr) {
     const auto gone = context_->destroy_pd(provider::PdId{id_});
     VERBENA_REQUIRE(gone || gone.error().code() != ErrorCode::Busy,
-                    "destroys a ProtectionDomain before a region or queue pair of it");
+                    "destroys a ProtectionDomain before a region, queue pair or shared receive queue of it");
   }
   context_ = nullptr;
 }

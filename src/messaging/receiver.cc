@@ -18,7 +18,7 @@ void Message::give_back() {
 // ---- Receiving.
 
 bool Receiving::await_ready() {
-  if (end_->has_waiting()) return false;
+  if (end_->has_waiting() && !end_->is_over()) return false;
   return end_->take({&message_, 1}) != 0 || end_->is_over();
 }
 void Receiving::await_suspend(std::coroutine_handle<> who) { end_->wait_for_message(*this, who); }

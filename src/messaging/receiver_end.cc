@@ -21,6 +21,7 @@ constexpr std::uint32_t kKeepAlives = 1;  // that a connection adds to its queue
 ReceiverEnd::ReceiverEnd(ProgressEngine& engine, const Options& options)
     : engine_(engine.state()),
       options_(options),
+      attached_(engine_.find(options.connection.device)),
       wanted_(options.kind),
       interrupts_(traits_of(options.kind).interrupts) {
   tick_.end = asking_.end = dropping_.end = this;
@@ -43,7 +44,7 @@ void ReceiverEnd::drop_peers() {
 
 ProgressEngine& ReceiverEnd::engine_of_program() const { return engine_.owner(); }
 Device& ReceiverEnd::device() const {
-  return options_.connection.device != nullptr ? *options_.connection.device : engine_.first().device();
+  return attached_ != nullptr ? attached_->device() : *options_.connection.device;
 }
 ProtectionDomain& ReceiverEnd::domain() const {
   ProtectionDomain* const own = options_.connection.protection_domain;
@@ -96,6 +97,7 @@ Result<void> ReceiverEnd::check_queues() const {
 }
 
 Result<ReceiverPeer*> ReceiverEnd::add_peer() {
+  if (engine_.is_inherited()) return EngineState::inherited_error("receiver");
   if (peers_.size() >= options_.max_senders)
     return Error(ErrorCode::ResourceExhausted,
                  "the receiver serves " + std::to_string(peers_.size()) +
@@ -105,6 +107,7 @@ Result<ReceiverPeer*> ReceiverEnd::add_peer() {
   ++next_peer_;
   ReceiverPeer& peer = **made;
   ConnectionOptions options = options_.connection;
+  options.device = &device();
   options.queues = all_queues();
   options.receive_pool = receive_pool().get();
   auto connection = Connection::prepare(engine_.owner(), options);
@@ -359,7 +362,7 @@ Result<void> ReceiverEnd::end_of(const ReceiverPeer& peer) const {
 // was handed out is back. After anything that may run the engine, and this inside it, all peers are looked at anew.
 void ReceiverEnd::reap(const Calling& calling) {
   has_cut_off_ = false;
-  for (std::size_t i = 0; !calling.destroyed_it() && i < peers_.size();) {
+  for (std::size_t i = 0; !calling.destroyed_it() && !engine_.is_inherited() && i < peers_.size();) {
     ReceiverPeer& peer = *peers_[i];
     ++i;
     answer_finish(peer);

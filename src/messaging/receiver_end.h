@@ -267,6 +267,7 @@ class ReceiverEnd : public std::enable_shared_from_this<ReceiverEnd> {
 
   EngineState& engine_;
   const Options options_;
+  AttachedDevice* const attached_;  // null: the program named another, which is told when it is used
   Kind wanted_;             // what the program asked for
   const bool interrupts_;  // every message comes with a completion
   std::vector<std::unique_ptr<ReceiverPeer>> peers_;

@@ -82,8 +82,8 @@ Result<Sender> Sender::connect(ProgressEngine& engine, std::string_view address,
 
 namespace {
 
-Task<Result<Sender>> connect_to(ProgressEngine& engine, std::string address, Options options) {
-  auto end = SenderEnd::create(engine, options);
+Task<Result<Sender>> connect_to(EngineState& engine, std::string address, Options options) {
+  auto end = SenderEnd::create(engine.owner(), options);
   if (!end) co_return end.error();
   auto ok = co_await (*end)->connect(std::move(address));
   if (!ok) co_return ok.error();
@@ -94,7 +94,7 @@ Task<Result<Sender>> connect_to(ProgressEngine& engine, std::string address, Opt
 
 Task<Result<Sender>> Sender::async_connect(ProgressEngine& engine, std::string_view address,
                                            const Options& options) {
-  return connect_to(engine, std::string(address), options);
+  return connect_to(engine.state(), std::string(address), options);
 }
 
 Result<Sender> Sender::accept(ProgressEngine& engine, ConnectionRequest request, const Options& options) {

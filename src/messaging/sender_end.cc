@@ -12,6 +12,7 @@ namespace verbena::messaging {
 SenderEnd::SenderEnd(ProgressEngine& engine, const Options& options)
     : engine_(engine.state()),
       options_(options),
+      attached_(engine_.find(options.connection.device)),
       settled_{options.kind, options.max_message_bytes, options.depth, false},
       limiter_(options.rate),
       changed_(engine_) {
@@ -32,7 +33,7 @@ void SenderEnd::drop_connection() {
 
 ProgressEngine& SenderEnd::engine_of_program() const { return engine_.owner(); }
 Device& SenderEnd::device() const {
-  return options_.connection.device != nullptr ? *options_.connection.device : engine_.first().device();
+  return attached_ != nullptr ? attached_->device() : *options_.connection.device;
 }
 ProtectionDomain& SenderEnd::domain() const {
   ProtectionDomain* const own = options_.connection.protection_domain;
@@ -43,7 +44,9 @@ ProtectionDomain& SenderEnd::domain() const {
 
 Result<void> SenderEnd::open_connection() {
   if (state_ != State::New) return Error(ErrorCode::WrongState, "connect a sender: it was used already");
+  if (engine_.is_inherited()) return EngineState::inherited_error("sender");
   ConnectionOptions options = options_.connection;
+  options.device = &device();
   options.receive_pool = nullptr;
   options.queues = queues();
   options.queues.max_send_requests += kControlSends;

@@ -65,7 +65,7 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
   // In a forked child the memory that messages lie in is not there.
   bool is_open() const { return state_ == State::Open && !engine_.is_inherited(); }
   // Nothing that was sent comes back any more. One that is being closed has not ended.
-  bool has_ended() const { return error_.has_value(); }
+  bool has_ended() const { return error_.has_value() || engine_.is_inherited(); }
   // Why a message was refused, as an error.
   Error refusal(SendStatus status, std::uint32_t bytes) const;
   static Error cancelled_send();
@@ -217,6 +217,7 @@ class SenderEnd : public std::enable_shared_from_this<SenderEnd> {
 
   EngineState& engine_;
   const Options options_;
+  AttachedDevice* const attached_;  // null: the program named another, which is told when it is used
   Settled settled_;
   RateLimiter limiter_;
   std::optional<Connection> connection_;

@@ -310,7 +310,7 @@ void SenderEnd::serve_freeing() {
   detail::ResumptionList still;
   while (!freeing_.empty()) {
     auto& freeing = static_cast<Freeing&>(freeing_.first());
-    if (freeing.message_ <= freed_ || state_ == State::Closed)
+    if (freeing.message_ <= freed_ || state_ == State::Closed || engine_.is_inherited())
       freeing.make_ready();
     else
       still.push_back(freeing);
@@ -349,7 +349,8 @@ void SenderEnd::call_back(const Calling& calling) {
   const bool may_go = has_room_for_refused();
   room_held_by_rate_ = may_go && limiter_.is_on() && !limiter_.allows(engine_.now());
   const bool passes = waiting_.empty() || (refused_commit_ && first_wants_buffer());
-  if (state_ != State::Closed && !(passes && may_go && !room_held_by_rate_)) return;
+  const bool over = state_ == State::Closed || engine_.is_inherited();
+  if (!over && !(passes && may_go && !room_held_by_rate_)) return;
   const auto f = std::exchange(on_room_, nullptr);
   refused_bytes_ = refused_buffer_bytes_ = kNoneRefused;
   refused_commit_ = false;
@@ -367,7 +368,7 @@ Duration SenderEnd::try_interval() const {
 // What no completion announces must be looked for, as long as somebody waits for it. Whether the limit on their rate
 // holds messages up is what was found when they were refused: it may let them go by now, and nobody else would say so.
 void SenderEnd::look_again() {
-  if (state_ == State::Closed || !has_interest()) return;
+  if (state_ == State::Closed || engine_.is_inherited() || !has_interest()) return;
   if (looks()) {
     // Who tries may not come back.
     const bool waits = is_room_awaited() || !is_try_awaited();

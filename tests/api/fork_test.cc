@@ -3,6 +3,7 @@
 // parent's are not harmed.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -218,6 +219,11 @@ TEST_P(Fork, a_child_opens_devices_of_its_own_beside_what_it_inherited) {
   EXPECT_TRUE(parent->write(20));
 }
 
+Task<Result<void>> freed(messaging::Sender& sender) { co_return co_await sender.async_freed(99); }
+Task<Result<messaging::Message>> received(messaging::Receiver& receiver) {
+  co_return co_await receiver.async_receive();
+}
+
 // The memory that messages lie in is not there.
 TEST_P(Fork, a_child_uses_and_ends_inherited_messaging_in_vain) {
   for (const char* const name :
@@ -238,10 +244,14 @@ TEST_P(Fork, a_child_uses_and_ends_inherited_messaging_in_vain) {
     messaging::Message held = must(receiver->receive());
     auto reserved = sender->try_reserve(100);
     Process child([&](const auto& say) {
+      ::alarm(30);
+      bool called = false;
+      sender->on_room([&] { called = true; });
       for (int i = 0; i < 5; ++i) engine.run_once();
       const bool in_vain = !receiver->try_receive() && !receiver->receive() && !sender->try_send(bytes) &&
                            !sender->try_reserve(8) && !sender->send(bytes) && !sender->wait_freed(99) &&
-                           !sender->close();
+                           !sender->close() && !receiver->connect(listener.address().to_string()) &&
+                           !engine.run(freed(*sender)) && !engine.run(received(*receiver)) && called;
       held.give_back();
       reserved.reset();
       sender.reset();

@@ -210,6 +210,11 @@ TEST(Mistakes, what_goes_before_what_was_made_with_it_says_so) {
     EXPECT_DEATH(device.reset(), "destroys a Device before the memory or queues");
   }
   {
+    auto domain = std::make_unique<ProtectionDomain>(must(device->create_protection_domain()));
+    const MemoryRegion memory = must(domain->allocate_memory(64));
+    EXPECT_DEATH(domain.reset(), "destroys a ProtectionDomain before a region");
+  }
+  {
     CompletionQueue completions = must(device->create_completion_queue(16));
     EXPECT_DEATH(device.reset(), "destroys a Device before the memory or queues");
   }

@@ -177,6 +177,32 @@ TEST(Moved, a_device_between_which_messages_go) {
   }
 }
 
+TEST(Moved, a_device_that_was_named) {
+  Device first = must(Device::open());
+  std::vector<Device> others;
+  others.push_back(must(Device::open()));
+  ProgressEngine engine = must(ProgressEngine::create(first));
+  must(engine.add(others.front()));
+  messaging::Options options;
+  options.connection.device = &others.front();
+  messaging::Receiver receiver = must(messaging::Receiver::create(engine, options));
+  Listener listener = must(Listener::create(engine, {.device = &others.front()}));
+  listener.on_request([&] { must(receiver.accept(*listener.poll_request())); });
+  Reconnector reconnector(engine, listener.address().to_string(), {.device = &others.front()});
+  others.push_back(must(Device::open()));
+  Task<Result<messaging::Sender>> connecting = messaging::Sender::async_connect(engine, listener.address().to_string());
+  ProgressEngine here = std::move(engine);
+  messaging::Sender sender = must(here.run(std::move(connecting)));
+  must(sender.send(test::bytes_of("moved")));
+  EXPECT_EQ(test::text_of(must(receiver.receive()).bytes()), "moved");
+  must(sender.close());
+  std::vector<Connection> accepted;
+  listener.on_request([&] { accepted.push_back(must(listener.poll_request()->accept())); });
+  EXPECT_TRUE(reconnector.connect());
+  accepted.clear();
+  engine = std::move(here);
+}
+
 TEST(Moved, an_engine_by_which_somebody_connects_again) {
   Pair pair;
   Reconnector reconnector(pair.engine, pair.listener->address().to_string());

@@ -139,7 +139,9 @@ def a_server_elsewhere_serves_a_comparison_and_a_tuning(setting):
                                (("send-receive", "lat"), (), "start the server without words")):
         server = Server(setting, "bench", "message", *words, "-F")
         host, port = server.address.rsplit(":", 1)
-        _, errors = setting.run("tune", host, "-p", port, "-F", *flags, status=1)
+        file = setting.path("refused.json")
+        _, errors = setting.run("tune", host, "-p", port, "-F", *flags, "--json", file, status=1)
+        check(load(file)["ok"] is False, "nothing says that it failed")
         check(told in errors, errors)
         server.process.communicate(timeout=PATIENCE)
         check(server.process.returncode == 1, server.errors())
@@ -226,6 +228,8 @@ def what_makes_no_sense_is_refused(setting):
              (("tune", "127.0.0.1", "-p", "1"), 1, "ConnectionRefused"), (("tune", "-p", "5"), 2, "requires HOST"),
              (("bench", "protocols", "--kinds", "send-receive", "127.0.0.1:1"), 1, "ConnectionRefused"),
              (("bench", "protocols", "--report", ""), 2, "an empty word"),
+             (("bench", "message", "-a", "127.0.0.1:5", "-p", "6"), 2, "one of the two"),
+             (("bench", "message", "-a", "127.0.0.1:99999"), 2, "no port"),
              (("bench", "protocols", "--protocol", "pigeons"), 2, "pigeons"),
              (("bench", "message", "-a", "--kinds", "direct-read,pigeons"), 2, "pigeons"),
              (("bench", "protocols", "-n", "0"), 2, "--iters"),

@@ -495,6 +495,7 @@ TEST_P(Serving, r132_nothing_begins_on_a_queue_that_overran) {
   talk.run();
   Pair::Side& side = talk.side(1);
   ASSERT_TRUE(talk.step(1, S::Reset));
+  ASSERT_TRUE(talk.step(1, S::Reset));
   QueuePairAttributes values;
   values.state = S::Init;
   const auto mask = AttributeMask::State | AttributeMask::PkeyIndex | AttributeMask::Port | AttributeMask::Access;

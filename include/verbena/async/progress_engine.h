@@ -108,7 +108,7 @@ class ProgressEngine {
   [[nodiscard]] bool prepare_wait();
 
   Instant now() const;
-  // The device given to create(), which must still be where it was then.
+  // The device given to create(), where it is now.
   Device& device();
 
   // For the library's upper layers.

@@ -16,6 +16,8 @@
 
 namespace verbena {
 
+class AttachedDevice;
+
 // The pause after the n-th failure is drawn from [p / 2, p], p = first_pause * 2^(n-1), at most longest_pause: many
 // clients of one server do not come back all at once.
 struct RetryPolicy {
@@ -54,6 +56,7 @@ class Reconnector {
   Duration pause_after(std::uint32_t failures);
 
   EngineState& engine_;
+  AttachedDevice* const device_;
   const std::string address_;
   const ConnectionOptions options_;
   const RetryPolicy policy_;

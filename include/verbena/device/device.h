@@ -114,7 +114,7 @@ class Device {
     return create_shared_receive_queue(protection_domain(), options);
   }
   // `domain` and the queues outlive it. Errors: InvalidArgument (a capability over the device's limit), NotSupported
-  // (type), ResourceExhausted.
+  // (type), WrongState (a completion queue that overran), ResourceExhausted.
   Result<QueuePair> create_queue_pair(const ProtectionDomain& domain, CompletionQueue& send,
                                       CompletionQueue& receive, const QueuePairOptions& options = {});
   Result<QueuePair> create_queue_pair(const ProtectionDomain&& domain, CompletionQueue& send,

@@ -166,7 +166,7 @@ Result<void> Manager::reject(Instant now, ConnectionId id, std::span<const std::
   Connection& c = **found;
   if (!is_pending(c) && c.state != State::RepReceived) return wrong_state(c, "reject");
   if (auto r = check_private("reject", private_data, kRejectPrivateBytes); !r) return r;
-  ++counters_.cm_rej_consumer;
+  if (reason == RejectReason::Consumer) ++counters_.cm_rej_consumer;
   c.announced = true;
   send_reject(now, c, private_data, reason);
   return {};

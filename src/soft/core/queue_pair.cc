@@ -70,7 +70,7 @@ Result<void> QueuePair::modify(const QueuePairAttributes& values, AttributeMask 
     return {};
   }
   // Those in other states went to ERR when it broke.
-  if (from == QueuePairState::Reset && (init_.send_cq->is_broken() || init_.receive_cq->is_broken()))
+  if (from == QueuePairState::Reset && to != from && (init_.send_cq->is_broken() || init_.receive_cq->is_broken()))
     return Error{ErrorCode::WrongState, "modify queue pair: its completion queue overran, and takes nothing any more"};
   if (from == QueuePairState::Rts) attributes_.sq_drained_event = false;  // is asked for each time
   apply(values, mask);
