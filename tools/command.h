@@ -48,8 +48,9 @@ void add_device_flags(CLI::App& command, DeviceFlags& flags);
 void require_word(CLI::Option* option);
 // The name of a file, which is not empty.
 CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what);
-// HOST, or HOST:PORT as a server prints it.
+// HOST, or HOST:PORT as a server prints it, in which case `port` is stored. Errors: InvalidArgument (no port).
 Result<void> read_host(const std::string& text, std::string& host, std::uint16_t& port);
+// The command's positional; refuses a HOST:PORT beside another -p.
 CLI::Option* add_host(CLI::App& command, std::string& host, std::uint16_t& port, const std::string& what);
 
 // The device the flags name. Without a name: for a peer on another machine the device of the address that leads there,

@@ -40,7 +40,8 @@ struct MessageFlags {
 };
 
 void add_message_flags(CLI::App& command, MessageFlags& flags);
-// Before they are looked at: -a may leave out MEASURE, and PROTOCOL too; then HOST stands where they would.
+// Before they are looked at: -a may leave out MEASURE, and PROTOCOL too; then HOST stands where they would. What is
+// wrong with that HOST; empty when nothing is.
 std::string place_words(MessageFlags& flags);
 // What is wrong with the flags, together or on this end; empty when nothing is.
 std::string check_message_flags(const MessageFlags& flags);
