@@ -20,6 +20,10 @@ void Resumption::leave() {
   if (place_ != kNoPlace) engine_->forget_timer(*this);
 }
 
+Resumptions::~Resumptions() {
+  for (Resumption* const r : timers_) r->place_ = Resumption::kNoPlace;
+}
+
 void Resumptions::add_ready(Resumption& r) {
   if (r.place_ != Resumption::kNoPlace) remove_timer(r);
   ready_.push_back(r);

@@ -10,6 +10,11 @@ namespace verbena::detail {
 
 class Resumptions {
  public:
+  Resumptions() = default;
+  ~Resumptions();  // who still waits for a time waits for nothing, and may be destroyed later
+  Resumptions(const Resumptions&) = delete;
+  Resumptions& operator=(const Resumptions&) = delete;
+
   bool has_ready() const { return !ready_.empty(); }
   bool has_several_ready() const { return ready_.has_several(); }
   // When the next timer is due.

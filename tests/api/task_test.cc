@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coroutines over operations, and what they make of each other.
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -395,6 +396,24 @@ TEST(Task, one_that_outlives_who_awaits_it_finishes_by_itself) {
   for (int i = 0; i < 100; ++i) engine.run_once();
   EXPECT_TRUE(task.done());
   EXPECT_FALSE(resumed);
+}
+
+TEST(Task, one_that_sleeps_may_be_destroyed_after_its_engine) {
+  Device device = must(Device::open());
+  std::optional<ProgressEngine> engine(must(ProgressEngine::create(device)));
+  const auto slow = [](ProgressEngine& on) -> Task<int> {
+    co_await on.sleep(Duration::forever());
+    co_return 7;
+  };
+  const auto await_it = [](Task<int>& task) -> Task<int> { co_return co_await task; };
+  const auto nap = [](ProgressEngine& on) -> Task<void> { co_await on.sleep(Duration::milliseconds(1)); };
+  const Task<int> task = [&] {
+    Task<int> begun = slow(*engine);
+    EXPECT_EQ(engine->run(when_any(await_it(begun), nap(*engine))).index(), 1u);
+    return begun;
+  }();
+  engine.reset();
+  EXPECT_FALSE(task.done());
 }
 
 }  // namespace
