@@ -320,6 +320,21 @@ void Nic::take_back_of_all(RKey rkey) {
   take_back(std::move(endings));
 }
 
+// What a peer has already said it has is done, though nobody has looked.
+void Nic::take_back_named(Instant now, LKey lkey) {
+  constexpr int kMostTurns = 16;
+  for (const auto& [number, qp] : qps_) {
+    if (qp->local == nullptr) continue;
+    verbena::local::Transport& transport = qp->local->transport;
+    for (int turn = 0; turn < kMostTurns && transport.names(lkey) && read_ring(now, *qp); ++turn) {
+    }
+    if (!transport.names(lkey)) continue;
+    transport.take_back_named();
+    schedule(now, *qp);
+  }
+  settle_broken_queues(now);
+}
+
 bool Nic::take_short(Instant now) {
   if (put_off_ != nullptr) return false;
   for (Qp* qp = lists_[kWatched].first; qp != nullptr; qp = qp->hooks[kWatched].next) {

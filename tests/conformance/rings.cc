@@ -14,7 +14,9 @@ using namespace verbena::local;
 // Of the same process: what the peer named can be read as it stands.
 class OwnMemory final : public PeerMemory {
  public:
+  OwnMemory(bool& refused, const bool& refused_by_peer) : refused_(refused), refused_by_peer_(refused_by_peer) {}
   Pulled pull(std::span<const Piece> from, std::span<const core::Piece> to) override {
+    if (refused_by_peer_) return Pulled::PeerGone;
     std::vector<std::byte> all;
     for (const Piece& piece : from) {
       const auto* const at = reinterpret_cast<const std::byte*>(piece.address);
@@ -29,7 +31,11 @@ class OwnMemory final : public PeerMemory {
     return Pulled::Whole;
   }
   bool is_granted() const override { return true; }
-  void refuse() override {}  // nobody pulls while another has its turn
+  void refuse() override { refused_ = true; }
+
+ private:
+  bool& refused_;
+  const bool& refused_by_peer_;
 };
 
 // What one side asked of the other.
@@ -58,7 +64,7 @@ struct Rings::Segment {
   std::byte* grants(std::size_t i) const { return word(i) + 2 * kWriterBytes; }
   soft::LocalLink link(std::size_t side, const Copies& copies) {
     const std::size_t other = 1 - side;
-    Channel channel{RingProducer(ring(side)), RingConsumer(ring(other)), copies.pulls ? &memory : nullptr};
+    Channel channel{RingProducer(ring(side)), RingConsumer(ring(other)), copies.pulls ? &memories[side] : nullptr};
     if (copies.direct) {
       channel.granter.emplace(GrantMemory(grants(side), claim(other)));
       channel.claimer.emplace(GrantMemory(grants(other), claim(side)));
@@ -69,7 +75,8 @@ struct Rings::Segment {
 
   std::unique_ptr<Line[]> lines;
   std::uint32_t capacity;
-  OwnMemory memory;
+  std::array<bool, 2> refused{};
+  std::array<OwnMemory, 2> memories{OwnMemory(refused[0], refused[1]), OwnMemory(refused[1], refused[0])};
   std::array<Wishes, 2> wishes;
   std::array<Qpn, 2> qpns;
 };

@@ -113,6 +113,86 @@ TEST_P(Serving, r060_r134_each_right_is_needed_of_the_region_and_of_the_queue_pa
     }
 }
 
+// Once some of it has come, and before all has.
+TEST_P(Serving, r060_a_right_that_is_taken_away_ends_what_is_under_way) {
+  constexpr std::uint32_t kBytes = 60'000;
+  for (const bool reads : {false, true}) {
+    Talk talk(given());
+    Memory& to = reads ? talk.near : talk.far;
+    (reads ? talk.far : talk.near).fill(std::byte{7});
+    bool partly = false;
+    talk.watch = [&] {
+      if (partly || to.bytes()[0] == std::byte{0} || to.bytes()[kBytes - 1] != std::byte{0}) return;
+      partly = true;
+      QueuePairAttributes values;
+      values.access = all_but(reads ? Access::RemoteRead : Access::RemoteWrite);
+      ASSERT_TRUE(talk.side(1).nic.modify_qp(talk.now(), talk.side(1).made.qpn, values, AttributeMask::Access));
+    };
+    talk.ask(1, reads ? Op::RdmaRead : Op::RdmaWrite, kBytes, talk.far.va(), talk.far.rkey());
+    talk.run();
+    if (partly) {
+      EXPECT_EQ(talk.sent(), (Outcomes{{1, Status::RemoteInvalidRequest}})) << (reads ? "READ" : "WRITE");
+      EXPECT_EQ(to.bytes()[kBytes - 1], std::byte{0});
+    }
+    EXPECT_TRUE(partly || pulls()) << "came at once";
+  }
+}
+
+TEST_P(Serving, r066_a_bad_key_is_told_before_a_receive_is_wanted) {
+  for (const std::uint32_t bytes : {8u, 200u, 300u, 20'000u}) {
+    Talk talk(given());
+    talk.ask(1, Op::RdmaWriteWithImmediate, bytes, talk.far.va(), RKey{0xbad});
+    expect_refused(talk, Status::RemoteAccessError, AsyncEventType::QpAccessError);
+  }
+}
+
+TEST_P(Serving, f30_what_is_stored_after_deregistration_reaches_no_peer) {
+  constexpr std::uint32_t kBytes = 40'000;
+  Talk talk(given());
+  soft::Nic& nic = talk.side(0).nic;
+  Memory source(nic, talk.side(0).pd, kBytes, Access::All, {});
+  source.fill(std::byte{7});
+  talk.receive(20, 0, kBytes);
+  talk.stop(1);
+  const auto send = [&](std::uint64_t id) { talk.post(0, id, Op::Send, {source.sge(0, kBytes)}); };
+  send(1);
+  talk.pass(Duration::microseconds(1));
+  nic.take_back_named(talk.now(), source.lkey());
+  ASSERT_TRUE(nic.deregister_memory(source.lkey()));
+  source.fill(std::byte{9});
+  talk.resume(1);
+  talk.run();
+  const Outcomes sent = talk.sent(), received = talk.received();  // what was copied before may be sent
+  if (pulls()) {
+    EXPECT_EQ(sent, (Outcomes{{1, Status::LocalProtectionError}}));
+  }
+  const bool came = !received.empty() && received[0].status == Status::Success;
+  EXPECT_EQ(came, sent == Outcomes{{1}});
+  EXPECT_TRUE(!came || talk.far.bytes()[kBytes - 1] == std::byte{7});
+}
+
+TEST_P(Serving, f30_what_the_peer_has_said_it_has_is_done_though_nobody_looked) {
+  constexpr std::uint32_t kBytes = 40'000;
+  Talk talk(given());
+  soft::Nic& nic = talk.side(0).nic;
+  Memory source(nic, talk.side(0).pd, kBytes, Access::All, {});
+  talk.receive(20, 0, kBytes);
+  talk.post(0, 1, Op::Send, {source.sge(0, kBytes)});
+  talk.watch = [&] {
+    if (!talk.side(1).receives.empty()) talk.stop(0);
+  };
+  talk.run(Duration::microseconds(1));
+  nic.take_back_named(talk.now(), source.lkey());
+  ASSERT_TRUE(nic.deregister_memory(source.lkey()));
+  talk.watch = {};
+  talk.resume(0);
+  talk.run();
+  if (pulls()) {
+    EXPECT_EQ(talk.sent(), Outcomes{{1}});
+    EXPECT_EQ(talk.received(), Outcomes{{20}});
+  }
+}
+
 TEST_P(Serving, r061_r066_keys_of_another_domain_and_of_regions_that_went_open_nothing) {
   for (const Need& need : kNeeds)
     for (const bool went : {true, false}) {

@@ -50,6 +50,7 @@ struct ReliabilityOptions {
   std::uint8_t min_rnr_timer =
       12;  // code of the pause we ask a sender for when no receive is posted (12: 0.64 ms); at most 31
   // At most DeviceInfo::max_rd_atomic each; to a connection 16 is that, where less. Of its two ends' the smaller holds.
+  // By packets a long READ goes in pieces that count each: the peer of a queue pair serves no fewer than this has out.
   std::uint8_t max_rd_atomic = 16;       // READ and atomics we have out at once
   std::uint8_t max_dest_rd_atomic = 16;  // READ and atomics of the peer we serve at once
   Access access = Access::All;  // what the peer may do through this queue pair, within its regions' rights
@@ -107,7 +108,8 @@ class QueuePair {
   // RESET to INIT: receives may be posted from now on.
   Result<void> to_init(Access access = Access::All);
   // INIT to RTR: messages of `peer` are taken. The path MTU is the smaller of both sides'; the marks are this side's
-  // own. Errors: InvalidArgument (a flow label of more than 20 bits).
+  // own. Through shared memory nobody looks at first PSNs and path MTUs: that they do not agree, packets alone show.
+  // Errors: InvalidArgument (a flow label of more than 20 bits).
   Result<void> to_rtr(const QueuePairAddress& peer, const ReliabilityOptions& options = {},
                       const PacketMarks& marks = {});
   // RTR to RTS: requests are sent. `psn` is address().psn, as told to the peer.

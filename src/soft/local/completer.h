@@ -27,6 +27,8 @@ class Completer {
   // A request that could not be sent, or that nobody will answer, fails once it is the oldest. Call after anything that
   // may have changed that.
   void settle(bool peer_ended);
+  // And the queue pair is in ERR.
+  [[gnu::cold]] void fail_oldest(CompletionStatus status, std::uint32_t vendor_error = 0);
   // From now on the peer's silence counts anew, if anything is to be answered.
   void begin_period(Instant now);
 
@@ -43,7 +45,6 @@ class Completer {
   void handle_read_data(const Response& response, std::span<const std::byte> payload);
   void handle_atomic_result(const Response& response);
   bool store(std::uint64_t offset, std::span<const std::byte> bytes, bool publish);
-  [[gnu::cold]] void fail_oldest(CompletionStatus status, std::uint32_t vendor_error = 0);
   core::SendWqe* oldest_started();
   bool is_oldest(std::uint32_t index) const { return index == link_.qp.send_queue().retired(); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/local/requester.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -159,6 +160,20 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
     named.pieces[named.count++] = {within.value(), static_cast<std::uint32_t>(piece.size),
                                    reinterpret_cast<std::uintptr_t>(piece.data)};
   return true;
+}
+
+bool Requester::names(LKey lkey) const {
+  if (!link_.peer_pulls) return false;
+  core::SendQueue& queue = link_.qp.send_queue();
+  for (std::uint32_t index = queue.retired(), end = state_.current + (state_.began ? 1 : 0); index != end; ++index) {
+    const SendWqe& wqe = queue.at(index);
+    const bool named = carries_payload(wqe.opcode) && wqe.length >= link_.config.pull_from_bytes;
+    if (!named || has_flag(wqe.flags, SendFlags::Inline)) continue;
+    const auto sges = queue.sges(index);
+    const auto is_there = [lkey](const ScatterGather& sge) { return sge.lkey == lkey; };
+    if (std::any_of(sges.begin(), sges.end(), is_there)) return true;
+  }
+  return false;
 }
 
 // The one region of a payload that the peer may map and READ, and copies quicker then; or none.

@@ -31,6 +31,8 @@ class Requester {
   bool write_short();
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
+  // Whether records that are not answered may have named that memory.
+  [[gnu::cold]] bool names(LKey lkey) const;
   // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
   // this process's own, whatever the keys. False: it is to be posted; a part of it may be done.
   bool do_now(const ShortWrite& write);

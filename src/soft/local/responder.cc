@@ -174,9 +174,10 @@ void Responder::refuse(Verdict verdict) {
     link_.peer_gone = true;
     return;
   }
-  if (verdict == Verdict::PeerFault) {
+  if (verdict == Verdict::PeerFault) {  // its memory, not ours: it ends by what it finds there
+    not_ready_ = true;
     ++c.invalid_requests;
-    return fatal(Refusal::RemoteOperation, AsyncEventType::QpRequestError);
+    return answers_.say_no(RecordKind::Refuse, static_cast<std::uint8_t>(Refusal::RemoteOperation), expected_);
   }
   if (verdict == Verdict::NotReady) {
     not_ready_ = true;
@@ -209,8 +210,11 @@ void Responder::fatal(Refusal refusal, AsyncEventType event) {
 // The checks, in the order in which they are made. None changes memory.
 
 Responder::Verdict Responder::check(std::size_t bytes, bool last, core::PieceList& pieces) {
-  if (received_ == 0)
-    if (const Verdict verdict = check_allowed(); verdict != Verdict::Continue) return verdict;
+  if (const Verdict verdict = check_allowed(); verdict != Verdict::Continue) return verdict;
+  if (carries_payload(request_.opcode) && !is_send(request_.opcode)) {  // a bad key is told before a receive is wanted
+    const Verdict verdict = check_memory(bytes, pieces);
+    return verdict == Verdict::Continue ? check_resources(last) : verdict;
+  }
   if (const Verdict verdict = check_resources(last); verdict != Verdict::Continue) return verdict;
   if (is_send(request_.opcode) && request_.length > receive_.length) return Verdict::ReceiveTooShort;
   return check_memory(bytes, pieces);

@@ -68,6 +68,12 @@ bool Responder::write_fetch(std::uint32_t bytes) {
   if (to == nullptr) return false;
   emit(response, to);
   const std::byte* from = nullptr;
+  if (!includes(link_.qp.attributes().access, Access::RemoteRead)) {  // taken away while it was being read
+    link_.discard(to, bytes);
+    ++link_.counters.invalid_requests;
+    break_off_read(Refusal::InvalidRequest, AsyncEventType::QpRequestError);
+    return true;
+  }
   if (payload != 0) {
     from = link_.memory.find_remote(fetch.rkey, link_.pd(), fetch.address, payload, Access::RemoteRead);
     if (from == nullptr) {  // deregistered while it was being read

@@ -67,6 +67,12 @@ void Transport::recall() {
   if (link_.channel->regions != nullptr) link_.channel->regions->take_back_all();
 }
 
+void Transport::take_back_named() {
+  const QueuePairState before = link_.qp.state();
+  completer_.fail_oldest(CompletionStatus::LocalProtectionError);
+  fall_silent_after(before);
+}
+
 std::optional<Grant> Transport::grant(const core::MemoryRegion& region, bool mapped) {
   if (!reads() || peer_ended_ || !link_.channel->granter) return std::nullopt;
   if (!mapped && !link_.peer_pulls) return std::nullopt;

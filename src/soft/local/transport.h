@@ -77,6 +77,10 @@ class Transport final : private core::RequestRecall {
   void handle_doorbell();
   // The first request is told in RTS as in RTR, where alone R-133 wants it.
   void await_first_request() { first_request_awaited_ = true; }
+  // Whether a request that is not done names that memory for the peer to copy; and the end of that: the oldest fails,
+  // and what the peer copies from now on does not count.
+  bool names(LKey lkey) const { return attached() && sends() && requester_.names(lkey); }
+  [[gnu::cold]] void take_back_named();
   // The device puts the queue pair into ERR.
   [[gnu::cold]] void fail(AsyncEventType event);
 

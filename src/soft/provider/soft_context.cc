@@ -105,7 +105,10 @@ Result<provider::MemoryRegionInfo> SoftContext::register_memory(PdId pd, void* b
 }
 
 Result<void> SoftContext::deregister_memory(LKey lkey) {
-  auto done = device_->with_nic([&](Nic& nic, Instant) { return nic.deregister_memory(lkey); });
+  auto done = device_->with_nic([&](Nic& nic, Instant now) {
+    nic.take_back_named(now, lkey);
+    return nic.deregister_memory(lkey);
+  });
   if (done) --regions_;
   return done;
 }

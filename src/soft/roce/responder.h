@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the peer's requests: sequence, opcode order, rights, room, length and keys are checked in this order,
-// then the request is executed and answered (R-020 … R-094). Each check is a function; one function walks
-// through them.
+// Takes the peer's requests: sequence, opcode order, rights, room, length and keys are checked in this order, of a
+// WRITE room last; then the request is executed and answered (R-020 … R-094). Each check is a function; one function
+// walks through them.
 #pragma once
 
 #include <vector>

@@ -15,9 +15,13 @@ Responder::Verdict Responder::check(const wire::Packet& packet) {
   if (const Verdict verdict = check_sequence(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
   if (const Verdict verdict = check_opcode_order(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
   if (const Verdict verdict = check_allowed(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
-  if (const Verdict verdict = check_resources(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  // However a WRITE with immediate is cut, a bad key is told before a receive is wanted.
+  const bool writes = packet.info().operation == Operation::Write;
+  if (!writes)
+    if (const Verdict verdict = check_resources(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
   if (const Verdict verdict = check_length(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
-  return check_memory(packet);
+  if (const Verdict verdict = check_memory(packet); verdict != Verdict::Continue) [[unlikely]] return verdict;
+  return writes ? check_resources(packet) : Verdict::Continue;
 }
 
 Responder::Verdict Responder::check_sequence(const wire::Packet& packet) const {
