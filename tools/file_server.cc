@@ -17,8 +17,6 @@ namespace {
 
 constexpr double kLeavingSeconds = 5;  // from our last word to the client's closing
 
-std::span<const std::byte> text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-
 }  // namespace
 
 Visit::Visit(Device& device, const UniqueFd& root, const FileServerOptions& options,
@@ -222,21 +220,18 @@ bool FileServer::pump(const std::function<void(const VisitReport&)>& on_over) {
 
 // Whoever cannot be welcomed is told why, in words.
 void FileServer::welcome(ConnectionRequest request) {
-  const auto reject = [&](std::string text) {
-    text.resize(std::min(text.size(), kMaxRejectPrivateData));
-    (void)request.reject(text_bytes(text));
-  };
   if (auto greeting = check_file_greeting(request.private_data()); !greeting) {
-    reject("this is the file server verbena serve, for verbena get and put; " + greeting.error().context());
+    (void)request.reject("this is the file server verbena serve, for verbena get and put; " +
+                         greeting.error().context());
     return;
   }
   if (visits_.size() >= kMaxVisits) {
-    reject("the server is busy with " + std::to_string(kMaxVisits) + " clients; try again later");
+    (void)request.reject_for_now("the server is busy with " + std::to_string(kMaxVisits) + " clients");
     return;
   }
   auto channel = MessageChannel::create(engine_, device_);
   if (!channel) {
-    reject("the server cannot take another client: " + channel.error().context());
+    (void)request.reject_for_now("the server cannot take another client: " + channel.error().context());
     return;
   }
   std::string peer = request.peer().to_string();

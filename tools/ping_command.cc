@@ -221,7 +221,8 @@ void add_ping_command(CLI::App& program, int& status) {
       ->capture_default_str();
   auto* count = command->add_option("-c,--count", options->count, "Operations; 0: until interrupted");
   require_whole(count->capture_default_str(), 0, std::numeric_limits<std::uint64_t>::max());
-  require_whole(command->add_option("--size", options->size, "Bytes per operation (64; atomics: 8)"), 0, kMaxPingBytes);
+  require_bytes(command->add_option("--size", options->size, "Bytes per operation, as 64k or 1M (64; atomics: 8)"), 0,
+                kMaxPingBytes);
   auto* interval = command->add_option("-i,--interval", options->interval, "Seconds between operations");
   require_seconds(interval->capture_default_str(), 0, 1e6);
   auto* timeout = command->add_option("-W,--timeout", options->timeout,

@@ -82,18 +82,15 @@ bool PingServer::pump(const Teller& on_begin, const Teller& on_over) {
 }
 
 void PingServer::welcome(ConnectionRequest request, const Teller& on_begin) {
-  const auto reject = [&](std::string text) {
-    text.resize(std::min(text.size(), kMaxRejectPrivateData));
-    (void)request.reject(std::as_bytes(std::span(text)));
-  };
   auto wanted = PingRequest::from_bytes(request.private_data());
-  if (!wanted) return reject(wanted.error().context());
+  if (!wanted) return (void)request.reject(wanted.error().context());
   std::uint64_t lent = wanted->size * 2ull;
   for (const auto& visit : visits_) lent += visit->memory_bytes();
   if (visits_.size() >= kMaxVisits || lent > kMaxMemoryBytes)
-    return reject("the ping server is busy with " + std::to_string(visits_.size()) + " clients; try again later");
+    return (void)request.reject_for_now("the ping server is busy with " + std::to_string(visits_.size()) + " clients");
   auto visit = PingVisit::create(engine_, device_, *wanted, request);
-  if (!visit) return reject("the ping server cannot take another client: " + visit.error().context());
+  if (!visit)
+    return (void)request.reject_for_now("the ping server cannot take another client: " + visit.error().context());
   on_begin(**visit);
   visits_.push_back(std::move(*visit));
 }

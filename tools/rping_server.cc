@@ -144,15 +144,12 @@ bool RpingServer::pump(const std::function<void(const RpingVisit&)>& on_over) {
 }
 
 void RpingServer::welcome(ConnectionRequest request) {
-  const auto reject = [&](std::string text) {
-    text.resize(std::min(text.size(), kMaxRejectPrivateData));
-    (void)request.reject(std::as_bytes(std::span(text)));
-  };
   if (visits_.size() >= max_visits_)
-    return reject(max_visits_ == 1 ? "this rping server takes one client; with -P it takes many"
-                                   : "the rping server is busy; try again later");
+    return (void)request.reject_for_now(max_visits_ == 1 ? "this rping server takes one client; with -P it takes many"
+                                                         : "the rping server is busy");
   auto visit = RpingVisit::create(engine_, device_, settings_, request);
-  if (!visit) return reject("the rping server cannot take another client: " + visit.error().context());
+  if (!visit)
+    return (void)request.reject_for_now("the rping server cannot take another client: " + visit.error().context());
   visits_.push_back(std::move(*visit));
 }
 

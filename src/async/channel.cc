@@ -128,7 +128,7 @@ void Channel::handle_event(const provider::Event& event) {
       report(": the peer sent a request this side had to refuse");
       break;
     case AsyncEventType::QpFatal:
-      report(": memory this side has registered is not mapped (QP_FATAL); deregister before unmapping");
+      report(": memory this side has registered is not mapped, or protected (QP_FATAL); deregister it before");
       break;
     case AsyncEventType::DeviceFatal:
       report(": " + std::string(to_string(event.async)));

@@ -224,6 +224,8 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
     if (was_established_) co_return {};
     if (ending_) co_return destroyed();
     if (phase_ != Phase::Connecting) co_return why_not_connected();
+    const auto asked = context().connection_parameters(*id_);
+    const bool request_is_there = asked && asked->request_is_there;
     drop_id();
     if (mtu_refused_) {
       asked_mtu_ /= 2;
@@ -237,7 +239,7 @@ Task<Result<void>> ConnectionState::connect_to(Self /*self*/, std::string addres
       pause = std::min(pause * 2, kLongestPause);
       continue;
     }
-    give_up(stale_ ? *stale_ : timeout_error("connect to " + peer_.to_string(), options_.connect_timeout));
+    give_up(stale_ ? *stale_ : timeout_error(request_is_there));
     co_return *error_;
   }
 }
@@ -247,12 +249,14 @@ Error ConnectionState::why_not_connected() const {
   return {ErrorCode::Cancelled, "connect to " + peer_.to_string() + ": the connection was closed meanwhile"};
 }
 
-Error ConnectionState::timeout_error(const std::string& what, Duration after) {
-  std::string text = what + ": no answer within " + describe::duration(after);
+Error ConnectionState::timeout_error(bool request_is_there) {
   const std::string hint = context().hint_about(remote_);
-  return Error(ErrorCode::Unreachable,
-               text + (hint.empty() ? "; is a program listening there, and UDP port 4791 open?"
-                                    : "; the network says: " + hint));
+  const std::string why =
+      request_is_there ? "the device there has the request, and its program has not answered: does its engine run?"
+      : hint.empty()   ? "is a program listening there, and UDP port 4791 open?"
+                       : "the network says: " + hint;
+  return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() + ": no answer within " +
+                                           describe::duration(options_.connect_timeout) + "; " + why);
 }
 
 // ---- The queue pair, with what the handshake settled.

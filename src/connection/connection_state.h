@@ -91,7 +91,7 @@ class ConnectionState final : public Channel::Owner, private EventHandler {
   void adopt(provider::ConnectionId id);
   void drop_id();
   Error why_not_connected() const;
-  Error timeout_error(const std::string& what, Duration after);
+  Error timeout_error(bool request_is_there);
 
   EngineState& engine_;
   AttachedDevice& device_;

@@ -43,11 +43,12 @@ struct PendingRequest final : EventHandler {
     if (gone) return std::make_unique<Error>(given_up_error(verb, peer.to_string()));
     return nullptr;
   }
+  Result<void> reject(std::span<const std::byte> ours, provider::Refusal why);
 
   EngineState& engine;
   AttachedDevice& device;
   const provider::ConnectionId id;
-  const std::vector<std::byte> private_data;
+  const std::vector<std::byte> private_data;  // of the peer
   Endpoint peer;
   ListenerState* waits_in = nullptr;  // until the program takes it
   bool gone = false;
@@ -121,6 +122,25 @@ void PendingRequest::handle_event(const provider::Event&) {
   if (waits_in != nullptr) waits_in->drop(*this);
 }
 
+Result<void> PendingRequest::reject(std::span<const std::byte> ours, provider::Refusal why) {
+  if (auto wrong = obstacle("reject")) return *wrong;
+  if (ours.size() > kMaxRejectPrivateData)
+    return Error(ErrorCode::InvalidArgument, "reject " + peer.to_string() + ": " + std::to_string(ours.size()) +
+                                                 " bytes of private data, at most " +
+                                                 std::to_string(kMaxRejectPrivateData));
+  if (auto ok = device.context().reject(id, ours, why); !ok)
+    return ok.error().code() == ErrorCode::WrongState ? given_up_error("reject", peer.to_string()) : ok.error();
+  spent = true;
+  device.connections.erase(static_cast<std::uint64_t>(id));
+  return device.context().destroy_connection(id);
+}
+
+namespace {
+std::span<const std::byte> as_private_data(std::string_view words) {
+  return std::as_bytes(std::span{words.substr(0, kMaxRejectPrivateData)});
+}
+}  // namespace
+
 // ---- ConnectionRequest.
 
 ConnectionRequest::ConnectionRequest(std::unique_ptr<PendingRequest> pending)
@@ -159,17 +179,11 @@ Result<Connection> ConnectionRequest::accept(Connection prepared, std::span<cons
 }
 
 Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
-  PendingRequest& p = *pending_;
-  if (auto obstacle = p.obstacle("reject")) return *obstacle;
-  if (private_data.size() > kMaxRejectPrivateData)
-    return Error(ErrorCode::InvalidArgument,
-                 "reject " + p.peer.to_string() + ": " + std::to_string(private_data.size()) +
-                     " bytes of private data, at most " + std::to_string(kMaxRejectPrivateData));
-  if (auto ok = p.device.context().reject(p.id, private_data, provider::Refusal::Consumer); !ok)
-    return ok.error().code() == ErrorCode::WrongState ? given_up_error("reject", p.peer.to_string()) : ok.error();
-  p.spent = true;
-  p.device.connections.erase(static_cast<std::uint64_t>(p.id));
-  return p.device.context().destroy_connection(p.id);
+  return pending_->reject(private_data, provider::Refusal::Consumer);
+}
+Result<void> ConnectionRequest::reject(std::string_view why) { return reject(as_private_data(why)); }
+Result<void> ConnectionRequest::reject_for_now(std::string_view why) {
+  return pending_->reject(as_private_data(why), provider::Refusal::NoResources);
 }
 
 // ---- Listener.

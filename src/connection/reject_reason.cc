@@ -65,13 +65,11 @@ Error rejection_error(const std::string& peer, int reason, std::span<const std::
                  is_ourselves ? "nobody listens on this port; the address is that of this program's own device: "
                                 "the server is not running, or has another port or address"
                               : "the device is there, but nobody listens on this port");
+  const std::string text = text_in(private_data), words = text.empty() ? "" : ": \"" + text + "\"";
   if (reason == kNoResources || reason == kNoQueuePair)
-    return error(ErrorCode::ResourceExhausted,
-                 "the listener has no room for another request; try again later");
+    return error(ErrorCode::ResourceExhausted, "the listener has no room for it now; try again later" + words);
   if (reason != kConsumer) return error(ErrorCode::Rejected, reject_reason_text(reason));
-  const std::string text = text_in(private_data);
-  return error(ErrorCode::Rejected,
-               "the application there said no" + (text.empty() ? "" : ": \"" + text + "\""));
+  return error(ErrorCode::Rejected, "the application there said no" + words);
 }
 
 Error given_up_error(const std::string& verb, const std::string& peer) {

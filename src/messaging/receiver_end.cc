@@ -196,7 +196,8 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   const std::string what = "accept the sender at " + request.peer().to_string() + ": ";
   const auto refuse = [&](const Error& error) {
     ++counters_.peers_refused;
-    static_cast<void>(request.reject(std::as_bytes(std::span{error.context()})));
+    const bool for_now = error.code() == ErrorCode::ResourceExhausted;
+    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject(error.context()));
     return Error(error.code(), what + error.context());
   };
   auto theirs = Offer::from_bytes(request.private_data());

@@ -114,7 +114,8 @@ Task<Result<void>> SenderEnd::connect(std::string address) {
 Result<void> SenderEnd::accept(ConnectionRequest request) {
   const std::string what = "accept the receiver at " + request.peer().to_string() + ": ";
   const auto refuse = [&](const Error& error) {
-    static_cast<void>(request.reject(std::as_bytes(std::span{error.context()})));
+    const bool for_now = error.code() == ErrorCode::ResourceExhausted;
+    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject(error.context()));
     return Error(error.code(), what + error.context());
   };
   auto theirs = Offer::from_bytes(request.private_data());
@@ -122,7 +123,7 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   auto settled = settle(our_offer(), *theirs);
   if (!settled) return refuse(settled.error());
   if (auto ok = check_offer(*theirs, *settled); !ok) return refuse(ok.error());
-  if (auto ok = open_connection(); !ok) return ok;
+  if (auto ok = open_connection(); !ok) return refuse(ok.error());
   peer_ = request.peer();
   auto accepted = request.accept(std::move(*connection_), our_offer().to_bytes());
   if (!accepted) {

@@ -149,6 +149,7 @@ struct ConnectionParameters {
   std::uint8_t traffic_class = 0;
   bool shared_receives = false;  // our queue pair has no receive queue of its own, which the peer is told
   std::uint32_t flow_label = 0;  // 20 bits; 0 in connect(): any
+  bool request_is_there = false;  // the peer's device said that it has our request; its program has not answered yet
 };
 
 // An open device. Destroying it ends everything on it.

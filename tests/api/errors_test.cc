@@ -79,6 +79,32 @@ TEST(Connecting, a_rejection_brings_the_words_of_the_application) {
   expect_error(connection.connect_to("127.0.0.1:1"), ErrorCode::WrongState, "used already");
 }
 
+TEST(Connecting, words_that_are_too_long_are_cut) {
+  Pair pair;
+  pair.listener->on_request([&] { must(pair.listener->poll_request()->reject(std::string(500, 'x'))); });
+  Connection connection = must(Connection::prepare(pair.engine));
+  expect_error(connection.connect_to(pair.listener->address().to_string()), ErrorCode::Rejected, "said no: \"xxx");
+  EXPECT_EQ(test::text_of(connection.private_data()), std::string(kMaxRejectPrivateData, 'x'));
+}
+
+TEST(Connecting, who_is_rejected_for_now_may_try_again) {
+  Pair pair;
+  int asked = 0;
+  std::optional<Connection> accepted;
+  pair.listener->on_request([&] {
+    auto request = pair.listener->poll_request();
+    if (++asked == 3) return void(accepted = must(request->accept()));
+    must(request->reject_for_now("the table is full"));
+    expect_error(request->reject_for_now(), ErrorCode::WrongState, "answered already");
+  });
+  const std::string address = pair.listener->address().to_string();
+  expect_error(Connection::connect(pair.engine, address), ErrorCode::ResourceExhausted, "try again later",
+               "\"the table is full\"");
+  Reconnector again(pair.engine, address, {}, {.first_pause = Duration::milliseconds(1)});
+  EXPECT_TRUE(again.connect());
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(Connecting, a_request_that_nobody_answers_is_rejected_when_dropped) {
   Pair pair;
   pair.listener->on_request([&] { static_cast<void>(pair.listener->poll_request()); });

@@ -209,6 +209,14 @@ TEST(VirtualNetwork, nobody_answers_at_an_address_without_a_host) {
   EXPECT_EQ(network.counters().cut_off, network.counters().sent);
 }
 
+TEST(VirtualNetwork, a_listener_whose_program_takes_nothing_is_told_apart_from_none) {
+  VirtualNetwork network = network_of(5);
+  VirtualHost server = must(network.add_host()), client = must(network.add_host());
+  const Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
+  expect_error(network.run(client, connect(client)), ErrorCode::Unreachable, "no answer within",
+               "the device there has the request", "does its engine run?");
+}
+
 TEST(VirtualNetwork, what_finds_no_room_at_a_host_is_sent_again) {
   constexpr std::size_t kBytes = 20'000;  // twenty packets
   VirtualNetwork network = network_of(6, {.room = 4});

@@ -37,6 +37,8 @@ def every_size_works(setting):
         for operation in ("send", "write", "read"):
             result = summary(setting, server.address, "--op", operation, "--size", str(size), "-c", "5", "-i", "0")
             check(result["done"] == 5 and result["bytes"] == size, result)
+    result = summary(setting, server.address, "--size", "4k", "-c", "1")
+    check(result["bytes"] == 4096, result)
     server.stop()
     say("0 to 1,000,000 bytes by send, write, read")
 

@@ -98,6 +98,7 @@ TEST_P(Counters, refusals_for_want_of_a_buffer) {
     auto one = sender.try_reserve(256);
     ASSERT_TRUE(one);
     reserved.push_back(std::move(*one));
+    EXPECT_TRUE(one->empty() && one->bytes().empty());
   }
   EXPECT_EQ(sender.counters().no_buffer, 0u);
   EXPECT_FALSE(sender.try_reserve(1));
@@ -276,7 +277,8 @@ TEST_P(Counters, senders_that_were_refused_and_lost) {
   std::vector<std::string> refused;
   pair.listener->on_request([&] { refused.push_back(how(pair.receiver->accept(*pair.listener->poll_request()))); });
   const std::string address = pair.listener->address().to_string();
-  expect_error(Sender::connect(pair.here.engine(), address, pair.options), ErrorCode::Rejected, "takes no more");
+  expect_error(Sender::connect(pair.here.engine(), address, pair.options), ErrorCode::ResourceExhausted,
+               "takes no more");
   EXPECT_EQ(pair.receiver->counters().peers_refused, 1u);
   Options other = pair.options;
   other.kind = {is(Protocol::SendReceive) ? Protocol::DirectRead : Protocol::SendReceive};

@@ -599,7 +599,8 @@ TEST(Mismatch, the_smaller_sizes_hold_and_one_sender_too_many_is_refused) {
   Sender sender = must(ends.try_connect(more));
   EXPECT_EQ(sender.max_message_bytes(), 100u);
   EXPECT_EQ(sender.credits(), 3u);
-  expect_error(ends.try_connect(more), ErrorCode::Rejected, "serves 1 sender, and takes no more");
+  expect_error(ends.try_connect(more), ErrorCode::ResourceExhausted, "try again later",
+               "serves 1 sender, and takes no more");
 }
 
 // Of buffers that are allocated when the first is taken.

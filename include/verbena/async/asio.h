@@ -255,7 +255,8 @@ Task<void> run_and_post(Task<T> task, std::unique_ptr<Pending<Handler>> pending)
 // ASIO_HAS_STD_COROUTINE for the whole program there.
 class Service {
  public:
-  // The engine has a descriptor: see ProgressEngine::fd().
+  // The engine has a descriptor: see ProgressEngine::fd(). One for an engine: where its descriptor is watched already,
+  // Asio throws std::system_error.
   Service(asio::io_context& io, ProgressEngine& engine) : link_(std::make_shared<detail::Link>(io, engine)) {
     link_->serve_soon();
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "verbena/base/inner.h"
 #include "verbena/connection/connection.h"
@@ -48,6 +49,11 @@ class ConnectionRequest {
   Result<Connection> accept(Connection prepared, std::span<const std::byte> private_data = {});
   // Answers no. `private_data` is at most kMaxRejectPrivateData bytes, and shown to the peer's user when it is text.
   Result<void> reject(std::span<const std::byte> private_data = {});
+  // The same with words, of which too many are cut off.
+  Result<void> reject(std::string_view why);
+  // Answers that there is no room for it now: the peer has ResourceExhausted instead of Rejected, and may try again
+  // later, as a Reconnector does.
+  Result<void> reject_for_now(std::string_view why = {});
 
  private:
   friend class ListenerState;

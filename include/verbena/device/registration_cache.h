@@ -52,9 +52,9 @@ class Registration {
 // nobody uses is kept until the limits want room for others, least recently used first.
 //
 // Memory may be unmapped and mapped again behind the cache's back: a registration names addresses, and a request meets
-// what stands there then. A request that meets nothing fails alone (LocalProtectionError here, RemoteOperationError
-// at a peer). But a key given to a peer stays good while its range is kept: before memory that peers may reach is used
-// for something else, forget() it.
+// what stands there then. A request that meets nothing fails (LocalProtectionError here, RemoteOperationError at a
+// peer) and breaks its connection, and no other. But a key given to a peer stays good while its range is kept: before
+// memory that peers may reach is used for something else, forget() it.
 //
 // Lifetime: the protection domain stays where it is and outlives the cache and what it gave out, as the device does.
 // Destroyed, the cache keeps what is in use until it is given back. Threads: any.

@@ -32,7 +32,7 @@ class Reservation {
  public:
   Reservation() = default;  // empty
   Reservation(Reservation&& other) noexcept
-      : end_(std::exchange(other.end_, nullptr)), bytes_(other.bytes_), slot_(other.slot_) {}
+      : end_(std::exchange(other.end_, nullptr)), bytes_(std::exchange(other.bytes_, {})), slot_(other.slot_) {}
   Reservation& operator=(Reservation&& other) noexcept {
     std::swap(end_, other.end_);
     std::swap(bytes_, other.bytes_);
@@ -137,8 +137,9 @@ class [[nodiscard]] Freeing : private detail::Resumption {
 // sender. Threads: the engine's.
 class Sender {
  public:
-  // Connects to a receiver that listens. Errors: those of Connection::connect(); Rejected when the peer's
-  // options are others, with its reason; ProtocolError when what answers is no receiver of this library.
+  // Connects to a receiver that listens. Errors: those of Connection::connect(), ResourceExhausted also when it takes
+  // no more senders now; Rejected when the peer's options are others, with its reason; ProtocolError when what
+  // answers is no receiver of this library.
   static Result<Sender> connect(ProgressEngine& engine, std::string_view address,
                                 const Options& options = {});
   static Task<Result<Sender>> async_connect(ProgressEngine& engine, std::string_view address,

@@ -190,6 +190,7 @@ Result<ConnectionParameters> SoftContext::connection_parameters(ConnectionId con
   to.timeout = from.ack_timeout_code;
   to.traffic_class = from.traffic_class;
   to.flow_label = from.flow_label;
+  to.request_is_there = info->state == cm::State::MraReqReceived;
   return to;
 }
 
