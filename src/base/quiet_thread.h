@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/holdings.h"
+#include "verbena/base/result.h"
 
 namespace verbena {
 
@@ -39,10 +42,17 @@ class QuietThread {
     if (is_inherited()) holdings::abandon(std::make_shared<std::thread>(std::move(thread_)));
   }
 
+  // Errors: ResourceExhausted.
   template <class F>
-  void start(F f) {
+  Result<void> start(F f, const char* whose) {
     generation_ = holdings::generation();
-    thread_ = start_quiet_thread(std::move(f));
+    try {
+      thread_ = start_quiet_thread(std::move(f));
+    } catch (const std::system_error& error) {
+      return Error(ErrorCode::ResourceExhausted, std::string("make the thread of ") + whose, error.code().value(),
+                   ErrorDomain::Errno);
+    }
+    return {};
   }
   bool is_inherited() const { return thread_.joinable() && generation_ != holdings::generation(); }
   bool joinable() const { return thread_.joinable() && !is_inherited(); }

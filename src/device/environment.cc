@@ -128,8 +128,8 @@ class CounterFile::Writer {
     (void)write(false);
   }
 
-  void start() {
-    thread_.start([this] { run(); });
+  Result<void> start() {
+    return thread_.start([this] { run(); }, "VERBENA_COUNTERS");
   }
 
   bool is_inherited() const { return thread_.is_inherited(); }
@@ -183,7 +183,7 @@ Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& fold
   if (!file) return std::move(file).error();
   auto writer = std::make_unique<Writer>(std::move(*file), context);
   if (auto written = writer->write(true); !written) return std::move(written).error();
-  writer->start();
+  if (auto started = writer->start(); !started) return std::move(started).error();
   return std::unique_ptr<CounterFile>(new CounterFile(std::move(writer)));
 }
 

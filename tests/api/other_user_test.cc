@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs of two users on one host, each at an address of its own; whom an address is shared with.
+#include <sys/resource.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "base/sanitizer.h"
@@ -59,6 +62,29 @@ TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
   EXPECT_THAT(*said, HasSubstr("shared memory with local peer (process " + std::to_string(::getpid())));
   EXPECT_THAT(*said, HasSubstr("two copies, since it is of another user"));
   EXPECT_THAT(words, HasSubstr("two copies, since it is of another user"));
+}
+
+// "ResourceExhausted, ResourceExhausted, open": with ever more threads, what comes of opening a device.
+std::string opened_with_ever_more_threads() {
+  std::string folder = (std::filesystem::temp_directory_path() / "verbena-XXXXXX").string(), words;
+  if (::mkdtemp(folder.data()) == nullptr) return "no folder";
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NPROC, &limit);
+  for (limit.rlim_cur = 1; limit.rlim_cur < 1'000 && !words.ends_with("open"); ++limit.rlim_cur) {
+    ::setrlimit(RLIMIT_NPROC, &limit);
+    const auto device = Device::open();
+    words += (words.empty() ? "" : ", ") + (device ? "open" : std::string(to_string(device.error().code())));
+  }
+  std::filesystem::remove_all(folder);
+  return words;
+}
+
+TEST(OtherUser, who_may_not_have_the_threads_of_a_device_is_told_so) {
+  if constexpr (kSanitized) GTEST_SKIP() << "a sanitizer has threads of its own";
+  const auto said = soft::said_by_another_user(opened_with_ever_more_threads);
+  if (!said) GTEST_SKIP() << soft::kNoOtherUser;
+  EXPECT_THAT(*said, ::testing::MatchesRegex("(ResourceExhausted, )+open"));
 }
 
 TEST(AddressUsers, are_of_the_program_or_else_of_the_environment) {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
@@ -66,11 +65,7 @@ HostDevice::HostDevice(const NicConfig& config, std::unique_ptr<RandomSource> ra
                                          [this] { go_on_in_child(); }});
   VERBENA_ASSERT(time_ == nullptr || !options.service_thread || single_threaded_);
   if (!opened_ || !options.service_thread || single_threaded_) return;
-  try {
-    service_.start([this] { serve(); });
-  } catch (const std::system_error& error) {
-    opened_ = Error(ErrorCode::ResourceExhausted, std::string("make the thread of a device: ") + error.what());
-  }
+  opened_ = service_.start([this] { serve(); }, "a device");
 }
 
 Result<std::unique_ptr<HostDevice>> HostDevice::open(const NicConfig& config, std::unique_ptr<RandomSource> random,

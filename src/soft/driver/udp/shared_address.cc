@@ -352,8 +352,7 @@ Result<void> SharedAddress::start() {
                  "share " + to_string(local_.gid, wire::kRocePort) + ": no descriptor is left: raise RLIMIT_NOFILE",
                  EMFILE, ErrorDomain::Errno);
   table_.publish(incarnation_);
-  attendant_.start([this] { attend(); });
-  return {};
+  return attendant_.start([this] { attend(); }, "a shared address");
 }
 
 // `others`: of the slots but ours, then the lobby's.
