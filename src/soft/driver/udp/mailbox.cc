@@ -39,6 +39,25 @@ struct Name {
   sockaddr* any() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
+// Says who we are by the effective numbers, which are those of a member; by itself the kernel takes the real ones. It
+// refuses numbers that are not ours.
+class OwnCredentials {
+ public:
+  explicit OwnCredentials(msghdr& message) {
+    message.msg_control = bytes_.data();
+    message.msg_controllen = bytes_.size();
+    cmsghdr* const item = CMSG_FIRSTHDR(&message);
+    item->cmsg_level = SOL_SOCKET;
+    item->cmsg_type = SCM_CREDENTIALS;
+    item->cmsg_len = CMSG_LEN(sizeof(ucred));
+    const ucred own{::getpid(), ::geteuid(), ::getegid()};
+    std::memcpy(CMSG_DATA(item), &own, sizeof own);
+  }
+
+ private:
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(ucred))> bytes_{};
+};
+
 // Whether the kernel says that the sender is of these users.
 bool is_from(const AddressUsers& users, msghdr& message) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
@@ -79,6 +98,11 @@ bool Mailbox::send(std::uint64_t incarnation, const wire::Path& path, std::span<
   message.msg_namelen = to.size;
   message.msg_iov = pieces.data();
   message.msg_iovlen = pieces.size();
+  const OwnCredentials credentials(message);
+  if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+  if (errno != EPERM && errno != EINVAL) return false;
+  message.msg_control = nullptr;  // our numbers are not known in this user namespace, perhaps
+  message.msg_controllen = 0;
   return ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
@@ -92,8 +116,10 @@ bool Mailbox::take(std::optional<Stray>& out) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got < 0) return errno == EINTR;
+  ssize_t got = -1;
+  do got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0) return false;
   const auto size = static_cast<std::size_t>(got);
   Head head;
   if (!is_from(users_, message) || (message.msg_flags & MSG_TRUNC) != 0 || size <= sizeof head) return true;

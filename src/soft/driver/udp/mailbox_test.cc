@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <string>
 
+#include "soft/driver/test_other_user.h"
+
 namespace verbena::soft::udp {
 namespace {
 
@@ -92,6 +94,28 @@ TEST(Mailbox, a_letter_of_a_member_comes_whole) {
   EXPECT_EQ(stray->path.source_port, 4242);
   EXPECT_EQ(stray->segment_bytes, 100u);
   EXPECT_EQ(stray->bytes, bytes);
+}
+
+// As programs with the set-user-ID bit do.
+TEST(Mailbox, a_letter_of_who_acts_as_this_user_and_is_really_another_is_taken) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr int kCannot = 77;
+    if (::setresuid(::getuid(), kOtherUser, ::getuid()) != 0) ::_exit(kCannot);
+    auto box = Mailbox::open(kIncarnation, kLocal);
+    auto from = Mailbox::open(kIncarnation + 1, kLocal);
+    wire::Path path;
+    path.source = Gid::from_ipv4(127, 0, 0, 2);
+    std::optional<Stray> stray;
+    const bool came = box && from && from->send(kIncarnation, path, std::vector<std::byte>(100), 100) &&
+                      box->take(stray) && stray;
+    ::_exit(came ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

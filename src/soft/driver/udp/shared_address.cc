@@ -567,9 +567,9 @@ void SharedAddress::read_lobby() {
 
 void SharedAddress::read_mail() {
   std::optional<Stray> stray;
-  if (!company()->mailbox.take(stray) || !stray) return;
-  ++taken_over_;
-  if (!inbox_.put(std::move(*stray))) ++lost_;
+  if (!company()->mailbox.take(stray)) return;
+  if (stray) ++taken_over_;
+  if (!stray || !inbox_.put(std::move(*stray))) ++lost_;
 }
 
 std::string SharedAddress::explain() const {

@@ -401,6 +401,31 @@ TEST_F(SharedAddressTest, says_who_is_in_the_way_when_all_loopback_addresses_are
   EXPECT_THAT(third.error().context(), HasSubstr("process " + std::to_string(one.pid())));
 }
 
+// Whoever can read the table of Unix sockets can write to a mailbox.
+TEST_F(SharedAddressTest, a_letter_that_is_not_taken_is_counted_as_lost) {
+  const Member other = member();
+  const auto shared = SharedAddress::open(address_);
+  ASSERT_TRUE(shared) << shared.error().to_string();
+  const Descriptor from(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  std::ifstream names("/proc/thread-self/net/unix");
+  for (std::string line; std::getline(names, line);) {
+    const std::size_t at = line.find("@verbena-mail-");
+    if (at == std::string::npos) continue;
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    const std::size_t letters = line.copy(to.sun_path + 1, sizeof to.sun_path - 1, at + 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + letters);
+    EXPECT_EQ(::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), size), 1);
+  }
+  const auto lost = [&] {
+    std::map<std::string, std::uint64_t> counters;
+    for (const NamedCounter& one : (*shared)->counters()) counters[one.name] = one.value;
+    return counters["shared_lost"];
+  };
+  for (int tries = 0; tries < 5'000 && lost() == 0; ++tries) ::usleep(1'000);
+  EXPECT_EQ(lost(), 1u);
+}
+
 // ---- Another user
 
 TEST_F(SharedAddressTest, another_user_is_told_whose_the_address_is) {
