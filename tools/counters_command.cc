@@ -157,7 +157,11 @@ class Watch {
 
 int run_program(const CountersOptions& options) {
   const SignalsLeftToChild signals;  // until the folder is gone
-  std::string folder = (fs::temp_directory_path() / "verbena-counters-XXXXXX").string();
+  std::error_code wrong;
+  std::string folder = (fs::temp_directory_path(wrong) / "verbena-counters-XXXXXX").string();
+  if (wrong)
+    return report_error("counters", Error::from_errno(wrong.value(), "look for a folder for temporary files"),
+                        "Set TMPDIR to a folder that is there.");
   if (::mkdtemp(folder.data()) == nullptr) return report_error("counters", Error::from_errno(errno, "make " + folder));
   Watch watch(options, folder, stderr);
   const auto status = run_child(signals, options.words, "VERBENA_COUNTERS", folder, [&] {

@@ -37,6 +37,8 @@ def counters_of_a_command_are_shown_at_its_end(setting):
     check(run(setting, "counters", "--", "sh", "-c", "exit 7", status=7)[1].count("opened no device") == 1, "no device")
     check(run(setting, "counters", "--", "true", status=1)[1].count("opened no device") == 1, "and none failed")
     run(setting, "counters", "--", "/no/such/program", status=1)
+    _, errors = run(setting, "counters", "--", "true", status=1, TMPDIR="/no/such/folder")
+    check("Set TMPDIR to a folder" in errors, errors)
     say(f"{len(one['counters'])} counters, {one['counters']['rcvd_pkts']} packets")
 
 
