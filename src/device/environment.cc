@@ -14,7 +14,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/holdings.h"
@@ -179,7 +181,11 @@ CounterFile::~CounterFile() {
 Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& folder, provider::Context& context) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return no_file(errno, "make the folder of VERBENA_COUNTERS, " + folder);
-  auto file = file_of_own(folder + "/device");
+  // The program may go to another folder while the file is written.
+  std::error_code wrong;
+  const std::filesystem::path place = std::filesystem::absolute(folder, wrong);
+  if (wrong) return no_file(wrong.value(), "find the folder of VERBENA_COUNTERS, " + folder);
+  auto file = file_of_own((place / "device").string());
   if (!file) return std::move(file).error();
   auto writer = std::make_unique<Writer>(std::move(*file), context);
   if (auto written = writer->write(true); !written) return std::move(written).error();

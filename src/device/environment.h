@@ -33,7 +33,8 @@ Result<std::string> file_of_own(const std::string& name);
 // The file is replaced as a whole. What cannot be written is left out: the device does not suffer.
 class CounterFile {
  public:
-  // Makes the folder when it is missing, for this user alone. `context` outlives the file. Errors: those of mkdir() and
+  // Makes the folder when it is missing, for this user alone; a relative one is of the folder the program is in now.
+  // `context` outlives the file. Errors: those of mkdir() and
   // of writing.
   static Result<std::unique_ptr<CounterFile>> create(const std::string& folder, provider::Context& context);
   CounterFile(const CounterFile&) = delete;

@@ -74,6 +74,25 @@ TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
   EXPECT_EQ(precious(), "precious");
 }
 
+TEST_F(EnvironmentFiles, counters_stay_where_the_program_was_when_it_opened_the_device) {
+  const fs::path before = fs::current_path();
+  fs::create_directory(folder / "here");
+  fs::create_directory(folder / "there");
+  fs::current_path(folder / "here");
+  ::setenv("VERBENA_COUNTERS", "counters", 1);
+  {
+    const Device device = must(Device::open());
+    fs::current_path(folder / "there");
+    fs::create_directory("counters");
+  }
+  fs::current_path(before);
+  const auto kept = fs::directory_iterator(folder / "here" / "counters");
+  ASSERT_NE(kept, fs::directory_iterator());
+  std::ifstream file(kept->path());
+  EXPECT_NE(std::string(std::istreambuf_iterator<char>(file), {}).find("open no"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(folder / "there" / "counters"));
+}
+
 // g++ would take braces that name members for a string, too.
 TEST_F(EnvironmentFiles, a_device_opens_with_options_in_braces) {
   const std::string wire = folder / "wire.pcapng";
