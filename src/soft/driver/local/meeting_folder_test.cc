@@ -84,6 +84,24 @@ TEST_F(MeetingFolderTest, this_user_alone_may_connect) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
+// Root may connect to any.
+TEST_F(MeetingFolderTest, a_umask_that_takes_all_leaves_the_place_to_this_user) {
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
+  const mode_t before = ::umask(0377);
+  const auto said = said_by_another_user([&] {
+    const auto folder = standing();
+    const bool reached = is_reached();
+    leave_a_dead_one(kThere);
+    return std::string(reached ? "reached" : "alone") + (opened()->offer(kThere) ? ", and heir of the dead" : "");
+  });
+  const auto folder = standing();
+  ::umask(before);
+  EXPECT_EQ(fs::status(folder_.path() + "/" + kHereName).permissions() & fs::perms::all,
+            fs::perms::owner_read | fs::perms::owner_write);
+  if (!said) GTEST_SKIP() << kNoOtherUser;
+  EXPECT_EQ(*said, "reached, and heir of the dead");
+}
+
 TEST_F(MeetingFolderTest, another_user_meets_nobody_and_is_told_why) {
   ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
   const auto folder = standing();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/local/meeting_point.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -66,6 +67,8 @@ Result<OwnDescriptor> offer_at(const std::string& name, const std::string& shown
   ::fchmod(socket->get(), S_IRUSR | S_IWUSR);  // of the file that bind() makes
   if (::bind(socket->get(), address.get(), address.size) != 0)
     return Error::from_errno(errno, "bind of the Unix socket " + shown);
+  // Its rights less the umask: a file that its own user can neither reach nor tell from one in use, perhaps.
+  if (name.front() != '@') ::fchmodat(AT_FDCWD, name.c_str(), S_IRUSR | S_IWUSR, AT_SYMLINK_NOFOLLOW);
   if (::listen(socket->get(), kBacklog) != 0)
     return Error::from_errno(errno, "listen at the Unix socket " + shown);
   return OwnDescriptor(std::move(*socket));
