@@ -405,7 +405,7 @@ Result<std::optional<Hub::Reached>> Hub::find(const Endpoint& peer) const {
   if (closing::is_behind(4 * closing::kMost))
     return Error{ErrorCode::ResourceExhausted, "other users connect here faster than they can be shown out"};
   const MeetingPoint point{peer.gid, options_.ids.value_of(peer.qpn.value(), kQpnBits)};
-  auto reached = reach(point);
+  auto reached = reach(point, listener_.get());
   const bool in_folder = reached && !*reached && folder_;
   if (in_folder) reached = folder_->reach(point);
   if (!reached) return std::move(reached).error();

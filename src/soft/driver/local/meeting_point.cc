@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "soft/driver/network.h"
 
 namespace verbena::soft::local {
 
@@ -82,14 +83,16 @@ Result<std::optional<Descriptor>> accept_one(int listener) {
   return std::optional<Descriptor>();
 }
 
-Result<std::optional<PeerSocket>> reach(const MeetingPoint& point) {
+Result<std::optional<PeerSocket>> reach(const MeetingPoint& point, int beside) {
   const auto no_fork = holdings::no_fork();
-  return reach_at(point.name(), point.name());
+  return reach_at(point.name(), point.name(), beside);
 }
 
-Result<std::optional<PeerSocket>> reach_at(const std::string& name, const std::string& shown) {
+Result<std::optional<PeerSocket>> reach_at(const std::string& name, const std::string& shown, int beside) {
   auto socket = open_socket(shown);
   if (!socket) return std::move(socket).error();
+  if (beside >= 0 && are_of_two_networks(beside, socket->get()))
+    return Error{ErrorCode::WrongState, shown + " was asked for from another network than the device's"};
   const Address address = address_of(name);
   if (::connect(socket->get(), address.get(), address.size) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return std::optional<PeerSocket>();

@@ -28,13 +28,14 @@ Result<OwnDescriptor> offer(const MeetingPoint& point);
 // it goes on waiting).
 Result<std::optional<Descriptor>> accept_one(int listener);
 // A connection to whoever offers there, made at once. Nothing: nobody does. Errors: ResourceExhausted (too many wait
-// there, or no descriptor left), those of the system.
-Result<std::optional<PeerSocket>> reach(const MeetingPoint& point);
+// there, or no descriptor left), WrongState (this thread is in another network than `beside`, a socket), those of the
+// system.
+Result<std::optional<PeerSocket>> reach(const MeetingPoint& point, int beside = -1);
 
 // The same at the address of a Unix socket, "@" in front of an abstract one, otherwise a path of at most 107 bytes:
 // a file that this user alone may connect to. `shown` names it in errors. Reached is nobody where there is no file.
 // Both under holdings::no_fork().
 Result<OwnDescriptor> offer_at(const std::string& address, const std::string& shown);
-Result<std::optional<PeerSocket>> reach_at(const std::string& address, const std::string& shown);
+Result<std::optional<PeerSocket>> reach_at(const std::string& address, const std::string& shown, int beside = -1);
 
 }  // namespace verbena::soft::local

@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "base/system_call.h"
+#include "soft/driver/network.h"
 #include "soft/driver/udp/bound_socket.h"
 #include "soft/driver/udp/sending_socket.h"
 #include "soft/driver/udp/socket_address.h"
@@ -89,6 +90,7 @@ std::optional<ConnectedSocket> ConnectedSocket::open(int beside, const LocalAddr
   auto made = make_sending_socket(local.gid, options);
   if (!made) return std::nullopt;
   OwnDescriptor socket(std::move(*made));
+  if (are_of_two_networks(beside, socket.get())) return std::nullopt;  // this thread has gone to another
   const SocketAddress peer(path.destination, path.destination_port, local.interface_index);
   if (!bind_beside(beside, socket.get(), local, path.source_port) || ::connect(socket.get(), &peer.any, peer.size) != 0)
     return std::nullopt;

@@ -8,6 +8,7 @@
 
 #include <set>
 
+#include "soft/driver/test_other_network.h"
 #include "soft/driver/udp/sending_socket.h"
 #include "soft/driver/udp/test_sockets.h"
 
@@ -303,6 +304,21 @@ TEST(OpenSocketSet, finds_the_longest_train_of_this_kernel) {
   SocketOptions off;
   off.segmentation = false;
   EXPECT_EQ(open_automatic(off).max_segments(), 1u);
+}
+
+TEST(SocketSet, what_a_thread_sends_that_has_gone_to_another_network_leaves_in_the_one_of_the_device) {
+  SocketSet from = open_automatic(), to = open_automatic();
+  TrainBuilder builder(from);
+  constexpr unsigned kMany = 500;
+  for (unsigned i = 0; i < kMany; ++i) builder.add(to.address(), 100, 100);
+  {
+    const OtherNetwork elsewhere;
+    if (!elsewhere.is_entered()) GTEST_SKIP() << kNoOtherNetwork;
+    ASSERT_TRUE(testing::TestNetwork::set_up("lo"));
+    for (OutTrain& train : builder.trains()) EXPECT_EQ(from.send({&train, 1}), 1u);
+  }
+  EXPECT_EQ(from.counters().sent_connected, 0u);
+  EXPECT_EQ(collect(to, kMany).size(), kMany);
 }
 
 }  // namespace
