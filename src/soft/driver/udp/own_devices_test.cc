@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several devices of this process at one address, alone and among processes forked from it.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 
+#include "base/holdings.h"
 #include "base/sanitizer.h"
+#include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/test_shared_address.h"
 
 namespace verbena::soft::udp {
@@ -171,6 +177,68 @@ TEST_F(OwnDevices, a_free_loopback_address_is_one_this_process_does_not_have) {
   const auto one = SharedAddress::open_free_loopback(), two = SharedAddress::open_free_loopback();
   ASSERT_TRUE(one && two);
   EXPECT_NE((*one)->local().gid, (*two)->local().gid);
+}
+
+// Runs `body` in a child: what it says that changes what the whole process sees.
+std::string said_by_a_child(const std::function<std::string()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor in(ends[0]);
+  Descriptor out(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string words = body();
+    ::_exit(::write(out.get(), words.data(), words.size()) == static_cast<ssize_t>(words.size()) ? 0 : 1);
+  }
+  out = Descriptor();
+  std::string words(4'096, '\0');
+  const ssize_t n = ::read(in.get(), words.data(), words.size());
+  words.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  ::waitpid(child, nullptr, 0);
+  return words;
+}
+
+constexpr const char* kNoOtherRoot = "this user may not change the root";
+
+TEST_F(OwnDevices, a_process_that_loses_sight_of_proc_still_knows_its_devices) {
+  const auto said = said_by_a_child([this] {
+    const auto first = SharedAddress::open(address_);
+    if (!first) return first.error().to_string();
+    if (::chroot("/sys") != 0) return std::string(kNoOtherRoot);
+    const auto second = SharedAddress::open(address_);
+    return second ? (*second)->explain() : second.error().to_string();
+  });
+  if (said == kNoOtherRoot) GTEST_SKIP() << said;
+  EXPECT_THAT(said, HasSubstr("with 1 other device of this process, at"));
+}
+
+TEST_F(OwnDevices, without_proc_an_address_is_told_from_the_same_one_of_another_network) {
+  const auto said = said_by_a_child([this] {
+    const Descriptor before(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+    if (::unshare(CLONE_NEWNET) != 0 || !TestNetwork::set_up("lo") || ::chroot("/sys") != 0)
+      return std::string(kNoOtherRoot);
+    const auto elsewhere = SharedAddress::open(address_);
+    if (!elsewhere) return elsewhere.error().to_string();
+    if (::setns(before.get(), CLONE_NEWNET) != 0) return std::string(kNoOtherRoot);
+    const auto here = SharedAddress::open(address_);
+    return here ? (*here)->explain() : here.error().to_string();
+  });
+  if (said == kNoOtherRoot) GTEST_SKIP() << said;
+  EXPECT_THAT(said, HasSubstr("alone at this address"));
+}
+
+// What only a process would do that does not know what it has.
+TEST_F(OwnDevices, a_process_that_asks_itself_is_refused) {
+  const auto said = said_by_a_child([this] {
+    const auto first = SharedAddress::open(address_);
+    if (!first) return first.error().to_string();
+    auto no_fork = holdings::no_fork();
+    no_fork.unlock();
+    const auto asked = rendezvous::ask(rendezvous::name_of(*find_local_address(address_), {}), {}, no_fork);
+    if (no_fork.owns_lock()) no_fork.unlock();
+    return asked ? std::string("let in") : asked.error().to_string();
+  });
+  EXPECT_THAT(said, HasSubstr("AddressInUse: this process has the address"));
 }
 
 }  // namespace

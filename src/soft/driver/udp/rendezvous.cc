@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <cstring>
 
 #include "base/holdings.h"
+#include "soft/driver/network.h"
 #include "soft/driver/udp/socket_address.h"
 
 namespace verbena::soft::udp::rendezvous {
@@ -103,6 +105,9 @@ std::optional<Error> objection_to(const Letter& letter, std::size_t size, int fd
   if (greeting.refusal == EADDRINUSE)
     return Error(ErrorCode::AddressInUse, alone + "has become another user since, and can bind no more sockets there: "
                                                   "use another address, or let it open its device as that user");
+  if (greeting.refusal == EDEADLK)
+    return Error(ErrorCode::AddressInUse, "this process has the address, and cannot see that without /proc: mount it "
+                                          "where the process lives, or use another address");
   if (greeting.refusal != 0)
     return Error(ErrorCode::ResourceExhausted,
                  alone + "cannot open the " + std::to_string(greeting.descriptors) +
@@ -164,6 +169,15 @@ std::string name_of(const LocalAddress& address, const AddressUsers& users) {
   std::string name = "verbena-" + std::to_string(users.numbers().front()) + "-" + address.gid.to_string();
   if (is_link_local(address.gid)) name += "%" + std::to_string(address.interface_index);
   return name;
+}
+
+Result<std::string> place_name(const std::string& name) {
+  const Descriptor socket = make_socket();
+  if (!socket) return Error::from_errno(errno, "make a Unix socket to share the address");
+  if (const auto network = network_of(socket.get())) return std::to_string(*network) + " " + name;
+  struct stat network {};
+  if (::stat("/proc/thread-self/ns/net", &network) != 0) return name;
+  return std::to_string(network.st_ino) + " " + name;
 }
 
 void take_no_descriptors(int socket) {

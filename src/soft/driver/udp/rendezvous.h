@@ -26,6 +26,10 @@ void take_no_descriptors(int socket);
 // Of the address and the user with the lowest number, in the network namespace of the calling thread.
 std::string name_of(const LocalAddress& address, const AddressUsers& users);
 
+// That network and the name, for what this process holds; the same for as long as the process lives, wherever its root
+// is. Errors: no descriptor is left.
+Result<std::string> place_name(const std::string& name);
+
 // The meeting place, ours and open; nullopt when there is one of that name.
 Result<std::optional<Descriptor>> found(const std::string& name);
 bool exists(const std::string& name);
@@ -42,7 +46,7 @@ Result<std::optional<std::vector<Descriptor>>> ask(const std::string& name, cons
 Result<std::optional<Descriptor>> meet(int meeting_place, const AddressUsers& users);
 pid_t process_at(int guest);
 void let_in(int guest, const AddressUsers& users, std::span<const int> descriptors);
-// `error`: an errno, why this process cannot make the `descriptors` that sharing takes.
+// `error`: an errno, why this process cannot make the `descriptors` that sharing takes; EDEADLK: the guest is itself.
 void refuse(int guest, unsigned descriptors, int error);
 bool is_meeting_place(int fd, const std::string& name);
 

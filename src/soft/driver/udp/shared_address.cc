@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,13 +60,6 @@ Gid loopback_candidate(unsigned index) {
   const unsigned net = index / 254;
   return Gid::from_ipv4(127, static_cast<std::uint8_t>(net >> 8), static_cast<std::uint8_t>(net),
                         static_cast<std::uint8_t>(host));
-}
-
-// The network namespace of the calling thread and the address, for what this process holds.
-std::string place_name(const std::string& meeting_place) {
-  struct stat network {};
-  if (::stat("/proc/thread-self/ns/net", &network) != 0) return meeting_place;
-  return std::to_string(network.st_ino) + " " + meeting_place;
 }
 
 void watch(int events, int fd, std::uint32_t kinds) {
@@ -182,7 +174,9 @@ Result<std::unique_ptr<SharedAddress>> SharedAddress::open_free_loopback(const A
 Result<std::unique_ptr<SharedAddress>> SharedAddress::open(const LocalAddress& local, const AddressUsers& users,
                                                            bool alone) {
   const std::string what = "share " + to_string(local.gid, wire::kRocePort) + ": ";
-  const std::shared_ptr<Site> site = Site::at(place_name(rendezvous::name_of(local, users)));
+  const auto place = rendezvous::place_name(rendezvous::name_of(local, users));
+  if (!place) return with_context(what, place.error());
+  const std::shared_ptr<Site> site = Site::at(*place);
   auto holding = std::make_unique<Holding>(site);
   std::unique_lock guard(site->mutex);
   // Who goes last closes the table, and with it all locks of the process.
@@ -551,6 +545,8 @@ void SharedAddress::meet_guest() {
   }
   if (!*guest) return;
   const Descriptor& at = **guest;
+  // By a descriptor of its own it would take and drop locks of the table that are this device's.
+  if (rendezvous::process_at(at.get()) == ::getpid()) return rendezvous::refuse(at.get(), kCost, EDEADLK);
   const auto shared = share();
   if (shared) {
     companions_.watch(rendezvous::process_at(at.get()));
