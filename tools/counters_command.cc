@@ -160,8 +160,8 @@ int run_program(const CountersOptions& options) {
   std::error_code wrong;
   std::string folder = (fs::temp_directory_path(wrong) / "verbena-counters-XXXXXX").string();
   if (wrong)
-    return report_error("counters", Error::from_errno(wrong.value(), "look for a folder for temporary files"),
-                        "Set TMPDIR to a folder that is there.");
+    return report_failure("counters", "there is no folder for temporary files: " + wrong.message(),
+                          "Set TMPDIR to a folder that is there.");
   if (::mkdtemp(folder.data()) == nullptr) return report_error("counters", Error::from_errno(errno, "make " + folder));
   Watch watch(options, folder, stderr);
   const auto status = run_child(signals, options.words, "VERBENA_COUNTERS", folder, [&] {
