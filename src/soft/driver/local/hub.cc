@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "soft/driver/local/hub.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -69,17 +66,6 @@ Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
-
-// Whether one was there. Errors: those of accept_one().
-Result<bool> show_out_one(int listener) {
-  const auto no_fork = holdings::no_fork();
-  auto one = accept_one(listener);
-  if (!one) return std::move(one).error();
-  if (*one) static_cast<void>(PeerSocket::adopt(std::move(**one)));
-  return one->has_value();
-}
-
-Descriptor spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
@@ -202,91 +188,6 @@ void Hub::handle_hang_ups(Instant now) {
 }
 
 // ---- Asks of others.
-
-// With the last descriptor taken: one who waits is turned away, who then goes by packets. A stranger's is not free yet.
-void Hub::turn_away(int listener) {
-  reserve_ = Descriptor();
-  static_cast<void>(show_out_one(listener));
-  reserve_ = spare_descriptor();
-  if (!reserve_) meet_nobody_yet();
-}
-
-bool Hub::accept_all(Instant now) {
-  const bool any = !deaf_ && accept_all(now, listener_.get(), false);
-  const bool stands = folder_ && folder_->listener() >= 0;
-  return (stands && accept_all(now, folder_->listener(), true)) || any;
-}
-
-bool Hub::accept_all(Instant now, int listener, bool in_folder) {
-  constexpr int kMost = 256;
-  bool any = false;
-  for (int i = 0; i < kMost; ++i) {
-    if (!in_folder && closing::is_behind()) {
-      meet_nobody_yet();
-      return any;
-    }
-    auto no_fork = holdings::no_fork();
-    auto socket = accept_one(listener);
-    if (!socket) {
-      no_fork.unlock();
-      turn_away(listener);
-      return any;
-    }
-    if (!*socket) return any;
-    any = true;
-    auto peer = PeerSocket::adopt(std::move(**socket));
-    no_fork.unlock();
-    if (!peer || !shares_with(peer->peer().uid)) continue;
-    if (!is_this_user(peer->peer().uid)) {
-      if (is_scarce(peer->descriptor())) continue;
-      make_room_for_another_user();
-    }
-    const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
-    sockets_.at(id).met_in_folder = in_folder;
-    read_hello(now, id);
-  }
-  return any;
-}
-
-// Whoever comes waits outside. With no descriptor left to be told by, the next event is when this looks again.
-void Hub::meet_nobody_yet() {
-  if (deaf_) return;
-  deaf_ = true;
-  unwatch(listener_.get());
-  caught_up_ = OwnDescriptor(Descriptor(closing::caught_up()));
-  if (caught_up_) watch(caught_up_.get(), kCaughtUp);
-}
-
-void Hub::meet_again() {
-  if (closing::is_behind()) return;
-  if (caught_up_) unwatch(caught_up_.get());
-  caught_up_ = OwnDescriptor();
-  if (!reserve_) reserve_ = spare_descriptor();
-  if (!reserve_) return;
-  watch(listener_.get(), kListener);
-  deaf_ = false;
-}
-
-// The closing of the listener would close all who wait there, and wait for it.
-void Hub::show_out_all() {
-  ::shutdown(listener_.get(), SHUT_RDWR);
-  Result<bool> shown = true;
-  while (shown && *shown && !closing::is_behind()) shown = show_out_one(listener_.get());
-  if (!shown || closing::is_behind()) listener_.give_to_strangers();
-}
-
-bool Hub::shares_with(uid_t user) const {
-  if (is_this_user(user)) return true;
-  return std::find(options_.users.begin(), options_.users.end(), user) != options_.users.end() && is_one_user(user);
-}
-
-// Their oldest goes, and never one of this user.
-void Hub::make_room_for_another_user() {
-  std::vector<Id> others;
-  for (const Id id : waiting_)
-    if (!is_this_user(sockets_.at(id).peer.peer().uid)) others.push_back(id);
-  if (others.size() >= kMostOfOtherUsers) drop(others.front());
-}
 
 bool Hub::read_hello(Instant now, Id id) {
   Socket& socket = sockets_.at(id);

@@ -144,25 +144,27 @@ class Hub final : public Paths {
   void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
-  bool accept_all(Instant now);
-  bool accept_all(Instant now, int listener, bool in_folder);
-  void meet_nobody_yet();
-  void meet_again();
-  void show_out_all();
   bool handle(Instant now, Id id, std::uint32_t events, bool take_signals);
   bool read_hello(Instant now, Id id);
   void judge_held(Instant now, Qpn qpn);
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
-  bool shares_with(uid_t user) const;
-  void make_room_for_another_user();
-  void turn_away(int listener);
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
   Result<std::optional<Reached>> find(const verbena::local::Endpoint& peer) const;
   bool hear_answer(Instant now, Id id);
   void attach(Instant now, Qpn qpn, Entry& entry, Id id, std::uint32_t ring_capacity, bool opener);
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
+  // hub_listeners.cc
+  static Descriptor spare_descriptor();
+  bool accept_all(Instant now);
+  bool accept_all(Instant now, int listener, bool in_folder);
+  void turn_away(int listener);
+  void meet_nobody_yet();
+  void meet_again();
+  void show_out_all();
+  bool shares_with(uid_t user) const;
+  void make_room_for_another_user();
   // hub_bells.cc
   void hear_signal(Instant now, Id id, bool take);
   void give_bell(Socket& socket);
