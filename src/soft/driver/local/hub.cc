@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -217,6 +218,8 @@ void Hub::judge(Instant now, Id id) {
     answer = found->second.match.handle_ask(socket.hello.from);
   else if (nic_->qp(qpn) == nullptr)
     answer = Answer::Unknown;
+  // Held it would keep both.
+  if (!answer && is_scarce(std::max(socket.offered.get(), socket.peer.descriptor()))) answer = Answer::Roce;
   if (!answer) {
     socket.role = Role::Held;
     return;

@@ -3,7 +3,8 @@
 // of each connection, signals to those that sleep.
 //
 // Everything a peer can make it hold is bounded: kMostWaiting sockets that are not decided yet, of which the oldest
-// goes. A quarter of the descriptors is left to the program: where the others are taken, connections go by packets.
+// goes. A quarter of the descriptors is left to the program: where the others are taken, connections go by packets, and
+// nobody who asks or says nothing is kept waiting with one of them.
 #pragma once
 
 #include <map>
@@ -159,6 +160,7 @@ class Hub final : public Paths {
   static Descriptor spare_descriptor();
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
+  void drop_if_silent(Id id);
   void turn_away(int listener);
   void meet_nobody_yet();
   void meet_again();

@@ -60,15 +60,20 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     auto peer = PeerSocket::adopt(std::move(**socket));
     no_fork.unlock();
     if (!peer || !shares_with(peer->peer().uid)) continue;
-    if (!is_this_user(peer->peer().uid)) {
-      if (is_scarce(peer->descriptor())) continue;
-      make_room_for_another_user();
-    }
+    if (!is_this_user(peer->peer().uid)) make_room_for_another_user();
     const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
     sockets_.at(id).met_in_folder = in_folder;
     read_hello(now, id);
+    drop_if_silent(id);
   }
   return any;
+}
+
+// The last descriptors are for nobody who might say something one day. Who did is judged, and answered.
+void Hub::drop_if_silent(Id id) {
+  const auto found = sockets_.find(id);
+  if (found == sockets_.end() || found->second.role != Role::Fresh) return;
+  if (is_scarce(found->second.peer.descriptor())) drop(id);
 }
 
 // Whoever comes waits outside. With no descriptor left to be told by, the next event is when this looks again.

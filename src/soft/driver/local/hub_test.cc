@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 
@@ -16,6 +15,7 @@
 #include <thread>
 #include <tuple>
 
+#include "soft/driver/local/test_limited.h"
 #include "soft/driver/local/test_side.h"
 #include "soft/driver/test_other_user.h"
 #include "soft/driver/test_stepped_process.h"
@@ -541,26 +541,6 @@ TEST(HubOfMany, a_peer_that_goes_is_noticed_by_quiet_ones_too) {
 TEST(Hub, a_connection_takes_no_more_shared_memory_than_it_should) {
   EXPECT_LE(layout_of(Hub::kRingCapacity).bytes, 256u << 10);
 }
-
-// So many descriptors open that the next one is the first of a limit's last quarter, or the first beyond it.
-class Limited {
- public:
-  Limited() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    for (int i = 0; i < 40; ++i) some_.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  }
-  ~Limited() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  void leave_the_last_quarter() { limit_to(static_cast<rlim_t>(some_.back().get()) + 4); }
-  void leave_none() { limit_to(static_cast<rlim_t>(some_.back().get()) + 1); }
-
- private:
-  void limit_to(rlim_t most) {
-    const rlimit limit{most, before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  }
-  rlimit before_{};
-  std::vector<Descriptor> some_;
-};
 
 TEST(Hub, the_last_descriptors_are_left_to_the_program) {
   Side asks(1), asked(2), insists(3, true), other(4, true);
