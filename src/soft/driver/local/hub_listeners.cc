@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who comes: accepted, turned away where there is no room, left outside for a while.
-#include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ Result<bool> show_out_one(int listener) {
 
 }  // namespace
 
-Descriptor Hub::spare_descriptor() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+// Of nothing, and by no path: a process may have left the folders it knew.
+Descriptor Hub::spare_descriptor() { return Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
 // With the last descriptor taken: one who waits is turned away, who then goes by packets. A stranger's is not free yet.
 void Hub::turn_away(int listener) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "soft/driver/local/test_container.h"
+#include "soft/driver/local/test_folder.h"
 #include "soft/driver/local/test_limited.h"
 #include "soft/driver/local/test_side.h"
 
@@ -79,6 +81,30 @@ TEST(HubScarcity, the_ask_of_a_peer_that_said_wait_for_it_is_judged_with_the_las
   side.turn();
   EXPECT_EQ(crossing.answer(), Answer::Roce);
   EXPECT_TRUE(side.on_packets()) << side.explained();
+}
+
+// Without /dev and all that.
+TEST(HubScarcity, where_there_are_no_files_a_moment_without_descriptors_passes) {
+  const TestFolder empty;
+  const auto said = TestContainer().said(
+      [&]() -> std::string {
+        Side side(1);
+        Caller turned_away(side);
+        Limited limited;
+        if (::chroot(empty.path().c_str()) != 0 || ::chdir("/") != 0) return "no chroot";
+        limited.leave_none();
+        side.turn();
+        limited.lift();
+        if (!turned_away.socket.has_hung_up()) return "left to wait";
+        side.turn();
+        Caller stranger(side);
+        stranger.ask({address(3), Qpn{50}}, {side.endpoint().gid, Qpn{side.qp.qpn.value() ^ 1}});
+        side.turn();
+        return stranger.answer() == Answer::Unknown ? "answered" : "deaf";
+      },
+      [] {});
+  if (!said) GTEST_SKIP() << kNoContainer;
+  EXPECT_EQ(*said, "answered");
 }
 
 }  // namespace
