@@ -56,6 +56,7 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
 }
 
 constexpr const char* kScarce = "file descriptors are scarce, and the last quarter is the program's: raise ulimit -n";
+constexpr const char* kUnwatched = "no more sockets of this user can be watched: raise fs.epoll.max_user_watches";
 
 // Who has the address and the place has the name. A process that had all three before loses them one after the other
 // when it ends.
@@ -77,7 +78,10 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<Mee
   if (!listener) return std::move(listener).error();
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return Error::from_errno(errno, "epoll_create1");
-  return std::unique_ptr<Hub>(new Hub(options, std::move(*listener), std::move(epoll), std::move(folder)));
+  std::unique_ptr<Hub> hub(new Hub(options, std::move(*listener), std::move(epoll), std::move(folder)));
+  if (!hub->watch(hub->listener_.get(), kListener) || !hub->stand_in_folder())
+    return Error::from_errno(errno, kUnwatched);
+  return hub;
 }
 
 Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder)
@@ -86,14 +90,7 @@ Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::
       listener_(std::move(listener)),
       folder_(std::move(folder)),
       epoll_(std::move(epoll)),
-      reserve_(spare_descriptor()) {
-  watch(listener_.get(), kListener);
-  if (!folder_) return;
-  if (const auto offered = folder_->offer({options.address, options.ids.value}); !offered)
-    not_in_folder_ = offered.error().to_string();
-  else
-    watch(folder_->listener(), kFolderListener);
-}
+      reserve_(spare_descriptor()) {}
 
 Hub::~Hub() {
   show_out_all();
@@ -105,20 +102,21 @@ void Hub::serve(Nic& nic) {
   nic.set_paths(this);
 }
 
-void Hub::watch(int descriptor, Id id) {
+bool Hub::watch(int descriptor, Id id) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.u64 = id;
   const int done = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
   VERBENA_ASSERT(done == 0 || errno == ENOMEM || errno == ENOSPC);
+  return done == 0;
 }
 
 void Hub::unwatch(int descriptor) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr); }
 
 Hub::Id Hub::add(PeerSocket peer, Role role, Qpn qpn, Segment segment) {
   const Id id = next_id_++;
-  watch(peer.descriptor(), id);
-  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}, {}, {}, {}, {}, {}});
+  const bool watched = watch(peer.descriptor(), id);
+  sockets_.emplace(id, Socket{std::move(peer), role, qpn, std::move(segment), {}, {}, {}, {}, {}, {}, {}, {}, watched});
   if (role != Role::Fresh) return id;
   waiting_.insert(id);
   if (waiting_.size() > kMostWaiting) drop(*waiting_.begin());
@@ -218,8 +216,8 @@ void Hub::judge(Instant now, Id id) {
     answer = found->second.match.handle_ask(socket.hello.from);
   else if (nic_->qp(qpn) == nullptr)
     answer = Answer::Unknown;
-  // Held it would keep both.
-  if (!answer && is_scarce(std::max(socket.offered.get(), socket.peer.descriptor()))) answer = Answer::Roce;
+  const char* const lack = lack_of(socket);
+  if (!answer && lack != nullptr) answer = Answer::Roce;
   if (!answer) {
     socket.role = Role::Held;
     return;
@@ -227,15 +225,20 @@ void Hub::judge(Instant now, Id id) {
   if (*answer == Answer::Accept) {
     Entry& entry = found->second;
     drop(std::exchange(entry.socket, kNone));
-    const bool scarce = is_scarce(socket.peer.descriptor());
-    if (!scarce && map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
+    if (lack == nullptr && map_offered(socket)) return attach(now, qpn, entry, id, socket.hello.ring_capacity, false);
     entry.match.give_up();
     ++fallbacks_;
-    go_by_packets(now, qpn, entry, scarce ? kScarce : "the peer's memory could not be mapped");
+    go_by_packets(now, qpn, entry, lack != nullptr ? lack : "the peer's memory could not be mapped");
     answer = Answer::Roce;
   }
   static_cast<void>(socket.peer.send(*answer));  // one that is gone needs none
   drop(id);
+}
+
+// For which it cannot be kept; nullptr: nothing.
+const char* Hub::lack_of(const Socket& socket) const {
+  if (!socket.watched) return kUnwatched;
+  return is_scarce(std::max(socket.offered.get(), socket.peer.descriptor())) ? kScarce : nullptr;
 }
 
 bool Hub::map_offered(Socket& socket) {
@@ -332,12 +335,16 @@ Result<Hub::Id> Hub::try_ask(const Entry& entry, const Endpoint& self) {
   if (!segment) return std::move(segment).error();
   if (options_.pull && is_this_user(peer.peer().uid))
     PullWords(segment->memory().data() + layout_of(options_.ring_capacity).opener_pull).offer(cookie_.at());
-  const auto sent = peer.send(Hello{options_.ring_capacity, self, entry.peer}, segment->descriptor());
-  if (!sent) return sent.error();
-  segment->close_descriptor();
   const Id id = add(std::move(peer), Role::Asked, self.qpn, std::move(*segment));
-  sockets_.at(id).met_in_folder = (**reached).in_folder;
-  return id;
+  Socket& socket = sockets_.at(id);
+  socket.met_in_folder = (**reached).in_folder;
+  const Hello hello{options_.ring_capacity, self, entry.peer};
+  auto sent = socket.watched ? socket.peer.send(hello, socket.segment.descriptor())
+                             : Result<void>(Error{ErrorCode::ResourceExhausted, kUnwatched});
+  socket.segment.close_descriptor();
+  if (sent) return id;
+  drop(id);
+  return std::move(sent).error();
 }
 
 bool Hub::hear_answer(Instant now, Id id) {

@@ -125,6 +125,7 @@ class Hub final : public Paths {
     Descriptor bell{};                         // attached, and woken often: what the peer may ring
     unsigned signals = 0;                      // until then
     bool met_in_folder = false;
+    bool watched = true;                       // otherwise nobody would hear of its end: it is not kept
   };
   // A queue pair of ours in RTR or later.
   struct Entry {
@@ -141,7 +142,7 @@ class Hub final : public Paths {
   };
 
   Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder);
-  void watch(int descriptor, Id id);
+  bool watch(int descriptor, Id id);  // false: the system watches no more for this user, as errno says
   void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
   void drop(Id id);
@@ -150,6 +151,7 @@ class Hub final : public Paths {
   void judge_held(Instant now, Qpn qpn);
   void judge(Instant now, Id id);
   bool map_offered(Socket& socket);
+  const char* lack_of(const Socket& socket) const;
   void ask(Instant now, Entry& entry, const verbena::local::Endpoint& self);
   Result<Id> try_ask(const Entry& entry, const verbena::local::Endpoint& self);
   Result<std::optional<Reached>> find(const verbena::local::Endpoint& peer) const;
@@ -158,6 +160,7 @@ class Hub final : public Paths {
   void meet_memory(Socket& socket, std::uint32_t ring_capacity, bool opener);
   // hub_listeners.cc
   static Descriptor spare_descriptor();
+  bool stand_in_folder();
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
   void drop_if_silent(Id id);
@@ -173,6 +176,7 @@ class Hub final : public Paths {
   void silence(const Descriptor& bell);
   // hub_regions.cc
   void judge_want(Id id, const verbena::local::Want& want);
+  Id try_want(Qpn qpn, RKey rkey);
   void ask_for_region(Regions& regions, RKey rkey);
   bool hear_loan(Id id);
   bool use_loan(Socket& attached, RKey wanted, Loan loan);

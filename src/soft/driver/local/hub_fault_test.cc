@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a peer that faults at the first touch, as where the system has none left for its pages.
+// What the system has none left of: pages for the memory of a peer, which faults at the first touch, and watches for a
+// user's sockets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+
+#include <cerrno>
 
 #include "base/fault_guard.h"
 #include "soft/driver/local/test_side.h"
 
 namespace {
 bool shared_memory_is_lost = false;
-}
+bool watches_are_used_up = false;
+}  // namespace
 
-// The linker puts it in the place of mmap() (--wrap), for the whole program.
+// The linker puts these in the places of mmap() and epoll_ctl() (--wrap), for the whole program.
 extern "C" void* __real_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset);
 extern "C" void* __wrap_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   void* const memory = __real_mmap(at, bytes, protection, flags, file, offset);
@@ -18,10 +24,17 @@ extern "C" void* __wrap_mmap(void* at, std::size_t bytes, int protection, int fl
     ::mprotect(memory, bytes, PROT_NONE);
   return memory;
 }
+extern "C" int __real_epoll_ctl(int set, int operation, int file, epoll_event* event);
+extern "C" int __wrap_epoll_ctl(int set, int operation, int file, epoll_event* event) {
+  if (!watches_are_used_up || operation != EPOLL_CTL_ADD) return __real_epoll_ctl(set, operation, file, event);
+  errno = ENOSPC;
+  return -1;
+}
 
 namespace verbena::soft::local {
 namespace {
 
+using ::testing::HasSubstr;
 using verbena::local::Endpoint;
 using verbena::local::Hello;
 using verbena::local::layout_of;
@@ -46,6 +59,47 @@ TEST(HubFault, memory_that_is_lost_at_the_first_touch_ends_its_queue_pair_and_no
   other.connect(keeper.endpoint());
   keeper.turn(), other.turn();
   EXPECT_TRUE(keeper.on_rings() && other.on_rings());
+}
+
+TEST(HubFault, whose_end_nobody_would_hear_of_goes_by_packets) {
+  for (const bool asks : {true, false}) {
+    Side keeper(1), other(2);
+    if (!asks) other.connect(keeper.endpoint());
+    watches_are_used_up = true;
+    keeper.connect(other.endpoint());
+    watches_are_used_up = false;
+    EXPECT_TRUE(keeper.on_packets()) << keeper.explained();
+    EXPECT_THAT(keeper.explained(), HasSubstr("fs.epoll.max_user_watches"));
+    if (asks) other.connect(keeper.endpoint());
+    keeper.turn(), other.turn();
+    EXPECT_TRUE(other.on_packets()) << other.explained();
+    keeper.use_another(), other.use_another();
+    keeper.connect(other.endpoint());
+    other.connect(keeper.endpoint());
+    keeper.turn(), other.turn();
+    EXPECT_TRUE(keeper.on_rings() && other.on_rings());
+  }
+}
+
+TEST(HubFault, a_region_whose_loan_nobody_would_hear_of_is_written_through_the_ring) {
+  Side keeper(1), other(2);
+  keeper.connect(other.endpoint());
+  other.connect(keeper.endpoint());
+  for (int i = 0; i < 4; ++i) keeper.turn(), other.turn();
+  watches_are_used_up = true;
+  keeper.write(1, other, 64);
+  for (int i = 0; i < 8; ++i) keeper.turn(), other.turn();
+  watches_are_used_up = false;
+  EXPECT_EQ(keeper.completions().size(), 1u);
+}
+
+TEST(HubFault, where_nobody_would_hear_of_asks_there_is_no_hub) {
+  watches_are_used_up = true;
+  const auto opened = Hub::open({.address = address(1)});
+  watches_are_used_up = false;
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().to_string(), HasSubstr("fs.epoll.max_user_watches"));
+  EXPECT_TRUE(Hub::open({.address = address(1)}));
 }
 
 }  // namespace

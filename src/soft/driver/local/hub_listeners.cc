@@ -27,6 +27,14 @@ Result<bool> show_out_one(int listener) {
 // Of nothing, and by no path: a process may have left the folders it knew.
 Descriptor Hub::spare_descriptor() { return Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
+bool Hub::stand_in_folder() {
+  if (!folder_) return true;
+  const auto offered = folder_->offer({options_.address, options_.ids.value});
+  if (offered) return watch(folder_->listener(), kFolderListener);
+  not_in_folder_ = offered.error().to_string();
+  return true;
+}
+
 // With the last descriptor taken: one who waits is turned away, who then goes by packets. A stranger's is not free yet.
 void Hub::turn_away(int listener) {
   reserve_ = Descriptor();
@@ -70,11 +78,11 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
   return any;
 }
 
-// The last descriptors are for nobody who might say something one day. Who did is judged, and answered.
+// What is lacking is for nobody who might say something one day. Who did is judged, and answered.
 void Hub::drop_if_silent(Id id) {
   const auto found = sockets_.find(id);
   if (found == sockets_.end() || found->second.role != Role::Fresh) return;
-  if (is_scarce(found->second.peer.descriptor())) drop(id);
+  if (lack_of(found->second) != nullptr) drop(id);
 }
 
 // Whoever comes waits outside. With no descriptor left to be told by, the next event is when this looks again.
@@ -83,7 +91,7 @@ void Hub::meet_nobody_yet() {
   deaf_ = true;
   unwatch(listener_.get());
   caught_up_ = OwnDescriptor(Descriptor(closing::caught_up()));
-  if (caught_up_) watch(caught_up_.get(), kCaughtUp);
+  if (caught_up_ && !watch(caught_up_.get(), kCaughtUp)) caught_up_ = OwnDescriptor();
 }
 
 void Hub::meet_again() {
@@ -92,8 +100,7 @@ void Hub::meet_again() {
   caught_up_ = OwnDescriptor();
   if (!reserve_) reserve_ = spare_descriptor();
   if (!reserve_) return;
-  watch(listener_.get(), kListener);
-  deaf_ = false;
+  deaf_ = !watch(listener_.get(), kListener);
 }
 
 // The closing of the listener would close all who wait there, and wait for it.

@@ -98,18 +98,25 @@ bool Hub::renew_pages(const core::MemoryRegion& region, int file) { return local
 // ---- Regions of peers.
 
 void Hub::ask_for_region(Regions& regions, RKey rkey) {
-  const Qpn qpn = regions.qpn;
+  const Id id = try_want(regions.qpn, rkey);
+  if (id == kNone)
+    in_vain_.emplace_back(regions.qpn, rkey);
+  else
+    regions.wanting.push_back(id);
+}
+
+Hub::Id Hub::try_want(Qpn qpn, RKey rkey) {
   const Entry& entry = entries_.at(qpn.value());
   auto reached = find(entry.peer);
-  PeerSocket* const peer = reached && *reached ? &(**reached).peer : nullptr;
-  const bool same_user = peer != nullptr && is_this_user(peer->peer().uid) && !is_scarce(peer->descriptor());
-  if (!same_user || !peer->send(Want{{options_.address, qpn}, entry.peer, rkey})) {
-    in_vain_.emplace_back(qpn, rkey);
-    return;
-  }
-  const Id id = add(std::move(*peer), Role::Wanting, qpn, Segment());
-  sockets_.at(id).wanted = rkey;
-  regions.wanting.push_back(id);
+  if (!reached || !*reached) return kNone;
+  PeerSocket& peer = (**reached).peer;
+  if (!is_this_user(peer.peer().uid) || is_scarce(peer.descriptor())) return kNone;
+  const Id id = add(std::move(peer), Role::Wanting, qpn, Segment());
+  Socket& socket = sockets_.at(id);
+  socket.wanted = rkey;
+  if (socket.watched && socket.peer.send(Want{{options_.address, qpn}, entry.peer, rkey})) return id;
+  drop(id);
+  return kNone;
 }
 
 void Hub::refuse_wanted() {
