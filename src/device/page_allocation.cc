@@ -51,8 +51,11 @@ bool spends_too_much(int file) {
 // Empty when any of it cannot be had: of huge pages, which are reserved here, that are free.
 Pages map_file(std::size_t bytes, PageKind kind) {
   const unsigned pages = kind == PageKind::Huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
+  auto no_fork = holdings::no_fork();
   const int file = ::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING | pages);
   if (file < 0) return {};
+  holdings::keep_from_children(file);  // who has the file has the memory
+  no_fork.unlock();
   const bool large = bytes % kHugePage == 0;
   std::byte* place = nullptr;
   if (!spends_too_much(file) && ::ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
@@ -62,7 +65,7 @@ Pages map_file(std::size_t bytes, PageKind kind) {
       holdings::map_apart(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file) != MAP_FAILED)
     return {place, bytes, kind, file};
   if (place != nullptr) ::munmap(place, bytes);
-  ::close(file);
+  holdings::close(file);
   return {};
 }
 
@@ -93,7 +96,7 @@ Pages allocate_to_share(std::size_t bytes) {
 
 void free(const Pages& pages) {
   if (pages.mapped != 0) holdings::unmap(pages.data, pages.mapped);
-  if (pages.file >= 0) ::close(pages.file);
+  if (pages.file >= 0) holdings::close(pages.file);
 }
 
 bool is_mapped(std::span<const std::byte> memory) {

@@ -268,6 +268,29 @@ TEST_P(Fork, a_child_uses_and_ends_inherited_messaging_in_vain) {
   }
 }
 
+// Through which it could map the memory, and would keep it from being given back.
+TEST_P(Fork, a_child_has_no_file_of_its_parents_memory) {
+  auto parent = std::make_unique<Parent>(GetParam());
+  const auto files = [] {
+    std::size_t count = 0;
+    for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      if (std::filesystem::read_symlink(open.path(), ignored) == "/memfd:verbena (deleted)") ++count;
+    }
+    return std::to_string(count);
+  };
+  ASSERT_EQ(files() != "0", GetParam() == PathChoice::Local);
+  Process child([&](const auto& say) {
+    say(files());
+    parent.reset();
+    say(files());
+  });
+  EXPECT_EQ(child.hear(), "0");
+  EXPECT_EQ(child.hear(), "0");
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_TRUE(parent->write(20));
+}
+
 // What the environment asks for has files, and a thread of its own.
 TEST_P(Fork, the_files_of_counters_are_the_parents) {
   char folder[] = "/tmp/verbena-fork-XXXXXX";
