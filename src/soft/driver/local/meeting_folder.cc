@@ -150,7 +150,8 @@ Result<void> MeetingFolder::stand(const std::string& name) {
   return {};
 }
 
-// A socket that nobody listens at, and nobody ever will. Under the lock.
+// A socket that nobody listens at, and nobody ever will. One that is not found where it stands says nothing of who
+// listens: a process may have left /proc behind. Under the lock.
 bool MeetingFolder::is_abandoned(const char* name) const {
   struct stat is {};
   if (::fstatat(folder_.get(), name, &is, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(is.st_mode)) return false;
@@ -193,6 +194,7 @@ Result<std::optional<PeerSocket>> MeetingFolder::reach(const MeetingPoint& point
   const auto no_fork = holdings::no_fork();
   const std::string name = name_of(point);
   auto reached = reach_at(place_of(name), name + " in " + path_);
+  if (!reached && reached.error().native() == ENOENT) return std::optional<PeerSocket>();
   if (!reached && reached.error().code() == ErrorCode::PermissionDenied)
     return Error{ErrorCode::PermissionDenied, name + " in " + path_ + " is of another user",
                  reached.error().native(), ErrorDomain::Errno};

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -147,6 +148,25 @@ TEST_F(MeetingFolderTest, who_comes_or_goes_takes_away_what_the_dead_left) {
   EXPECT_TRUE(is_reached(kThere));
   stays.reset();
   EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(MeetingFolderTest, who_has_left_proc_behind_takes_away_nobody_but_itself) {
+  const auto stays = standing(kThere);
+  const TestFolder empty;
+  constexpr int kCannot = 77;
+  TestProcess process([&] {
+    auto goes = standing();
+    const char* const root = empty.path().c_str();
+    if (::chroot(root) != 0 && (::unshare(CLONE_NEWUSER) != 0 || ::chroot(root) != 0)) return kCannot;
+    const auto reached = goes->reach(kThere);
+    goes.reset();
+    return reached && !*reached ? 0 : 1;
+  });
+  const int status = process.wait();
+  if (status == kCannot) GTEST_SKIP() << "this system lets nobody change the root";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder_.names().size(), 1u);
+  EXPECT_TRUE(is_reached(kThere));
 }
 
 TEST_F(MeetingFolderTest, sockets_of_other_names_are_left_alone_however_long_those_are) {

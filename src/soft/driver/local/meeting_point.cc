@@ -95,7 +95,7 @@ Result<std::optional<PeerSocket>> reach_at(const std::string& name, const std::s
     return Error{ErrorCode::WrongState, shown + " was asked for from another network than the device's"};
   const Address address = address_of(name);
   if (::connect(socket->get(), address.get(), address.size) != 0) {
-    if (errno == ECONNREFUSED || errno == ENOENT) return std::optional<PeerSocket>();
+    if (errno == ECONNREFUSED) return std::optional<PeerSocket>();
     if (errno == EAGAIN)
       return Error{ErrorCode::ResourceExhausted, "too many wait at " + shown, errno, ErrorDomain::Errno};
     return Error::from_errno(errno, "connect to the Unix socket " + shown);

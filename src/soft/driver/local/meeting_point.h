@@ -33,8 +33,8 @@ Result<std::optional<Descriptor>> accept_one(int listener);
 Result<std::optional<PeerSocket>> reach(const MeetingPoint& point, int beside = -1);
 
 // The same at the address of a Unix socket, "@" in front of an abstract one, otherwise a path of at most 107 bytes:
-// a file that this user alone may connect to. `shown` names it in errors. Reached is nobody where there is no file.
-// Both under holdings::no_fork().
+// a file that this user alone may connect to. `shown` names it in errors. Nobody is reached where nobody listens; that
+// there is no file is an error (ENOENT). Both under holdings::no_fork().
 Result<OwnDescriptor> offer_at(const std::string& address, const std::string& shown);
 Result<std::optional<PeerSocket>> reach_at(const std::string& address, const std::string& shown, int beside = -1);
 
