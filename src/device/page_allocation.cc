@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "base/file_size.h"
 #include "base/holdings.h"
 
 namespace verbena::page_allocation {
@@ -58,7 +59,7 @@ Pages map_file(std::size_t bytes, PageKind kind) {
   no_fork.unlock();
   const bool large = bytes % kHugePage == 0;
   std::byte* place = nullptr;
-  if (!spends_too_much(file) && ::ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+  if (!spends_too_much(file) && set_file_size(file, bytes) &&
       ::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
     place = large ? map_aligned(bytes, PROT_NONE) : map(bytes, kAnonymous, PROT_NONE);
   if (place != nullptr &&

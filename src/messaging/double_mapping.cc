@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string>
 
+#include "base/file_size.h"
 #include "base/holdings.h"
 
 namespace verbena::messaging {
@@ -22,7 +23,7 @@ Result<DoubleMapping> DoubleMapping::create(std::size_t capacity, std::size_t ex
   const int file = ::memfd_create("verbena-ring", MFD_CLOEXEC);
   if (file < 0) return Error::from_errno(errno, what + ": memfd_create");
   int failed = 0;
-  if (::ftruncate(file, static_cast<off_t>(capacity + extra)) != 0) failed = errno;
+  if (!set_file_size(file, capacity + extra)) failed = errno;
   const std::size_t bytes = 2 * capacity + extra;
   void* const place =
       failed != 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

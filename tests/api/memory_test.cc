@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where bytes stand: pages, pools, cached registrations, and regions that go while they are used.
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <limits>
@@ -33,6 +34,18 @@ TEST(Pages, large_regions_say_in_which_pages_they_stand_and_are_zero) {
   std::vector<std::byte> own(64);
   EXPECT_EQ(must(device.register_memory(own)).pages(), PageKind::Unknown);
   expect_error(device.allocate_memory(std::size_t{1} << 62), ErrorCode::ResourceExhausted, "no room");
+}
+
+// Of files, which the kernel would tell by a signal.
+TEST(Pages, a_limit_of_the_process_leaves_memory_that_is_not_shared) {
+  Device device = must(Device::open());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  auto region = device.allocate_memory(4096);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(must(std::move(region)).size(), 4096u);
 }
 
 class Pool : public ::testing::Test {

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -586,13 +585,11 @@ TEST(Hub, without_shared_memory_packets_go_or_the_error_says_why) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit none{4096, before.rlim_max};
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   Side asks(1), asked(2), insists(3, true);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   asks.connect(asked.endpoint());
   const auto entered = insists.to_rtr(asked.endpoint());
   ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, handler);
   EXPECT_TRUE(asks.on_packets());
   EXPECT_THAT(asks.explained(), HasSubstr("shared memory of"));
   EXPECT_EQ(asks.fallbacks(), 1u);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/file_size.h"
 #include "base/holdings.h"
 
 namespace verbena::soft::local {
@@ -33,7 +34,7 @@ Result<Segment> Segment::create(std::uint64_t bytes) {
   VERBENA_ASSERT(bytes != 0);
   Descriptor file(::memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return Error::from_errno(errno, "memfd_create for " + of_bytes(bytes));
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+  if (!set_file_size(file.get(), bytes))
     return Error::from_errno(errno, "ftruncate of " + of_bytes(bytes));
   if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0)
     return Error::from_errno(errno, "fallocate of " + of_bytes(bytes));

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <csignal>
 #include <cstring>
 
 #include "soft/driver/local/test_process.h"
@@ -81,7 +80,6 @@ TEST(Segment, the_limit_of_descriptors_is_a_clear_error) {
 
 TEST(Segment, more_than_there_is_is_a_clear_error) {
   TestProcess process([] {
-    ::signal(SIGXFSZ, SIG_IGN);
     rlimit little{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &little);
     auto segment = Segment::create(2 << 20);

@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "base/file_size.h"
+
 namespace verbena::soft::udp {
 namespace {
 
@@ -118,7 +120,7 @@ Result<AddressTable> AddressTable::map(Descriptor memory) {
 
 Result<AddressTable> AddressTable::create() {
   Descriptor memory(::memfd_create("verbena-address", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory || ::ftruncate(memory.get(), sizeof(Shared)) != 0 || ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
+  if (!memory || !set_file_size(memory.get(), sizeof(Shared)) || ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
     return Error::from_errno(errno, "make the table of an address");
   auto table = map(std::move(memory));
   if (table) table->shared().magic.store(kMagic);
