@@ -137,7 +137,7 @@ bool Hub::handle_events(Instant now, bool take_signals) {
   constexpr int kMostRounds = 16;
   bool any = false;
   refuse_wanted();
-  if (deaf_) meet_again();
+  if (deaf_ || deaf_in_folder_) meet_again();
   for (int round = 0; round < kMostRounds; ++round) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {

@@ -64,7 +64,7 @@ class Hub final : public Paths {
   // sleep on fd(), or while nobody sleeps there: others would take them from who does. Those of quiet rings always are.
   bool handle_events(Instant now, bool take_signals);
   // handle_events() has something to do that fd() does not show.
-  bool has_chores() const { return deaf_ || !in_vain_.empty(); }
+  bool has_chores() const { return deaf_ || deaf_in_folder_ || !in_vain_.empty(); }
   bool any_undecided() const { return undecided_ != 0; }
   // A queue pair whose peer has gone is told at the next call; look first for what the peer sent by the network before.
   bool any_hung_up() const { return !hung_up_.empty(); }
@@ -161,6 +161,7 @@ class Hub final : public Paths {
   // hub_listeners.cc
   static Descriptor spare_descriptor();
   bool stand_in_folder();
+  bool hears_folder() const { return folder_ && folder_->listener() >= 0 && !deaf_in_folder_; }
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
   void drop_if_silent(Id id);
@@ -201,7 +202,8 @@ class Hub final : public Paths {
   std::vector<int> sets_;
   std::uint32_t bell_data_ = 0;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
-  bool deaf_ = false;   // strangers come faster than they can be shown out: nobody new is met
+  bool deaf_ = false;   // nobody new is met: strangers come faster than they can be shown out, or no descriptor is left
+  bool deaf_in_folder_ = false;  // likewise, but strangers do not come there
   OwnDescriptor caught_up_;  // readable when that is over
   Nic* nic_ = nullptr;
   std::optional<Qpn> entering_;  // its refusal is an error of enter()

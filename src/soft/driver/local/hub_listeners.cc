@@ -40,13 +40,16 @@ void Hub::turn_away(int listener) {
   reserve_ = Descriptor();
   static_cast<void>(show_out_one(listener));
   reserve_ = spare_descriptor();
-  if (!reserve_) meet_nobody_yet();
+  if (reserve_) return;
+  meet_nobody_yet();
+  if (!hears_folder()) return;
+  deaf_in_folder_ = true;
+  unwatch(folder_->listener());
 }
 
 bool Hub::accept_all(Instant now) {
   const bool any = !deaf_ && accept_all(now, listener_.get(), false);
-  const bool stands = folder_ && folder_->listener() >= 0;
-  return (stands && accept_all(now, folder_->listener(), true)) || any;
+  return (hears_folder() && accept_all(now, folder_->listener(), true)) || any;
 }
 
 bool Hub::accept_all(Instant now, int listener, bool in_folder) {
@@ -100,7 +103,8 @@ void Hub::meet_again() {
   caught_up_ = OwnDescriptor();
   if (!reserve_) reserve_ = spare_descriptor();
   if (!reserve_) return;
-  deaf_ = !watch(listener_.get(), kListener);
+  if (deaf_in_folder_) deaf_in_folder_ = !watch(folder_->listener(), kFolderListener);
+  if (deaf_) deaf_ = !watch(listener_.get(), kListener);
 }
 
 // The closing of the listener would close all who wait there, and wait for it.

@@ -2,6 +2,9 @@
 // Hubs that are asked where there is little left of what they need.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
 
 #include "soft/driver/local/test_container.h"
 #include "soft/driver/local/test_folder.h"
@@ -81,6 +84,35 @@ TEST(HubScarcity, the_ask_of_a_peer_that_said_wait_for_it_is_judged_with_the_las
   side.turn();
   EXPECT_EQ(crossing.answer(), Answer::Roce);
   EXPECT_TRUE(side.on_packets()) << side.explained();
+}
+
+TEST(HubScarcity, who_has_no_descriptor_left_is_not_woken_by_those_who_wait_and_meets_them_later) {
+  const TestFolder folder;
+  Side side(1, false, {}, {}, folder.path());
+  const auto look = MeetingFolder::open(folder.path());
+  ASSERT_TRUE(look);
+  auto in_folder = look->reach({side.endpoint().gid, 0});
+  ASSERT_TRUE(in_folder && *in_folder);
+  Caller beside(side);
+  const auto is_awake = [&] {
+    pollfd fd{side.hub->fd(), POLLIN, 0};
+    return ::poll(&fd, 1, 0) == 1;
+  };
+  Limited limited;
+  limited.leave_none_that_is_given_up();
+  for (int i = 0; i < 4; ++i) side.turn();
+  EXPECT_FALSE(is_awake());
+  EXPECT_TRUE(side.hub->has_chores());
+  limited.lift();
+  side.turn();
+  EXPECT_FALSE(side.hub->has_chores());
+  for (PeerSocket* const socket : {&**in_folder, &beside.socket}) {
+    const Endpoint nowhere{side.endpoint().gid, Qpn{side.qp.qpn.value() ^ 1}};
+    EXPECT_TRUE(socket->send(Hello{4096, {address(3), Qpn{50}}, nowhere}, beside.segment.descriptor()));
+    side.turn();
+    const auto answer = socket->try_receive_answer();
+    EXPECT_TRUE(answer && *answer == Answer::Unknown);
+  }
 }
 
 // Without /dev and all that.

@@ -24,6 +24,7 @@ class Limited {
   void leave_before_the_last_quarter(rlim_t left) { limit_to((last() + 1 + left) * 4 / 3); }
   void leave_the_last_quarter() { limit_to(last() + 4); }
   void leave_none() { limit_to(last() + 1); }
+  void leave_none_that_is_given_up() { limit_to(3); }
   void lift() { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
  private:
