@@ -56,6 +56,8 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
 }
 
 constexpr const char* kScarce = "file descriptors are scarce, and the last quarter is the program's: raise ulimit -n";
+constexpr const char* kInherited = "this process inherited the device by a fork: it must open one of its own";
+constexpr const char* kEnded = ", which has ended or closed it";
 constexpr const char* kUnwatched = "no more sockets of this user can be watched: raise fs.epoll.max_user_watches";
 
 // Who has the address and the place has the name. A process that had all three before loses them one after the other
@@ -76,7 +78,9 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<Mee
   for (const Reach reach : {Reach::ThisProcess, Reach::AllProcesses}) static_cast<void>(has_heavy_fences(reach));
   auto listener = offer_when_free({options.address, options.ids.value});
   if (!listener) return std::move(listener).error();
-  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  auto no_fork = holdings::no_fork();
+  OwnDescriptor epoll{Descriptor(::epoll_create1(EPOLL_CLOEXEC))};
+  no_fork.unlock();
   if (!epoll) return Error::from_errno(errno, "epoll_create1");
   std::unique_ptr<Hub> hub(new Hub(options, std::move(*listener), std::move(epoll), std::move(folder)));
   if (!hub->watch(hub->listener_.get(), kListener) || !hub->stand_in_folder())
@@ -84,7 +88,7 @@ Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<Mee
   return hub;
 }
 
-Hub::Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder)
+Hub::Hub(const Options& options, OwnDescriptor listener, OwnDescriptor epoll, std::optional<MeetingFolder> folder)
     : options_(options),
       cookie_(Cookie::make()),
       listener_(std::move(listener)),
@@ -103,6 +107,7 @@ void Hub::serve(Nic& nic) {
 }
 
 bool Hub::watch(int descriptor, Id id) {
+  if (is_inherited()) return false;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.u64 = id;
@@ -181,7 +186,8 @@ void Hub::handle_hang_ups(Instant now) {
     const auto found = sockets_.find(id);
     if (found == sockets_.end()) continue;
     const Qpn qpn = found->second.qpn;
-    entries_.at(qpn.value()).reason += ", which has ended or closed it";
+    std::string& reason = entries_.at(qpn.value()).reason;
+    if (!reason.ends_with(kEnded)) reason += kEnded;
     nic_->handle_hang_up(now, qpn, now + options_.farewell);
   }
 }
@@ -266,9 +272,13 @@ Result<void> Hub::enter(Instant now, const Endpoint& self, const Endpoint& peer)
   fresh.match.enter(self, peer);
   ++undecided_;
   entering_ = self.qpn;
-  if (fresh.match.path() == Path::Roce) go_by_packets(now, self.qpn, fresh, "it is its own peer");
-  accept_all(now);  // what was asked before counts before an ask of our own
-  judge_held(now, self.qpn);
+  if (is_inherited()) fresh.match.give_up();
+  if (fresh.match.path() == Path::Roce)
+    go_by_packets(now, self.qpn, fresh, is_inherited() ? kInherited : "it is its own peer");
+  if (!is_inherited()) {
+    accept_all(now);  // what was asked before counts before an ask of our own
+    judge_held(now, self.qpn);
+  }
   const auto found = entries_.find(self.qpn.value());
   if (found == entries_.end()) {  // attached, and failed at once
     entering_.reset();
@@ -308,6 +318,7 @@ bool Hub::is_scarce(int descriptor) const {
 
 // In our network, and where others meet.
 Result<std::optional<Hub::Reached>> Hub::find(const Endpoint& peer) const {
+  if (is_inherited()) return Error{ErrorCode::WrongState, kInherited};
   // Whoever is there may be a stranger, who is to be shown out, too. That many do not come of those who just leave.
   if (closing::is_behind(4 * closing::kMost))
     return Error{ErrorCode::ResourceExhausted, "other users connect here faster than they can be shown out"};

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/holdings.h"
 #include "base/id_slot.h"
 #include "soft/driver/counter.h"
 #include "soft/driver/descriptor.h"
@@ -141,7 +142,9 @@ class Hub final : public Paths {
     bool in_folder = false;
   };
 
-  Hub(const Options& options, OwnDescriptor listener, Descriptor epoll, std::optional<MeetingFolder> folder);
+  Hub(const Options& options, OwnDescriptor listener, OwnDescriptor epoll, std::optional<MeetingFolder> folder);
+  // In a forked child the hub is its parent's: it asks nobody, and nobody is met.
+  bool is_inherited() const { return holdings::generation() != generation_; }
   bool watch(int descriptor, Id id);  // false: the system watches no more for this user, as errno says
   void unwatch(int descriptor);
   Id add(PeerSocket peer, Role role, Qpn qpn, Segment segment);
@@ -198,7 +201,8 @@ class Hub final : public Paths {
   OwnDescriptor listener_;
   std::optional<MeetingFolder> folder_;
   std::string not_in_folder_;  // why it does not stand there
-  const Descriptor epoll_;
+  const OwnDescriptor epoll_;  // a child that had it would let its parent hear of the child's sockets
+  const std::uint64_t generation_ = holdings::generation();
   std::vector<int> sets_;
   std::uint32_t bell_data_ = 0;
   Descriptor reserve_;  // given up to turn a peer away when no descriptor is left
