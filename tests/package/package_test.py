@@ -12,10 +12,14 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 # Types of the public API, and its functions outside of types; never a layer's names.
 PUBLIC_SYMBOL = re.compile(r"verbena::([A-Z]|detail::|(abort_on_bad_result_access|connect_with_retry|environment"
-                           r"|to_errno|to_error_code|to_string)\("
+                           r"|parse_path_choice|to_errno|to_error_code|to_string)\("
                            r"|messaging::((Freeing|Message|Receiver|Receiving|Reservation|Sender|Sending)::"
                            r"|(all_protocols|parse_kind|recommend|to_string(\[abi:cxx11\])?|traits_of)\()"
                            r"|testing::(VirtualHost|VirtualNetwork)::)")
+# Lines of a public header that begin a namespace, and that declare a function outside of types and define none.
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$")
+FUNCTION = re.compile(r"^(?!inline|template|using)[\w\[][^()=]*?(\w+)\([^{]*$")
+
 
 
 def check(condition, text):
@@ -104,10 +108,27 @@ class Consumer:
         self.run("ninja", "-C", self.work / "part", "CMakeFiles/consumer.dir/consumer.cc.o")
 
 
-def check_symbols(library):
+def declared_functions(include):
+    """What the public headers declare outside of types, and leave to the library."""
+    for path in sorted(include.rglob("*.h")):
+        inside, depth = [], 0
+        for line in re.sub(r" *//.*", "", path.read_text()).splitlines():
+            if begun := NAMESPACE.match(line):
+                inside.append(begun[1])
+            elif declared := FUNCTION.match(line):
+                yield "::".join([*inside, declared[1]])
+            depth += line.count("{") - line.count("}")
+            del inside[depth:]
+
+
+
+def check_symbols(library, include):
     lines = run("nm", "-DC", "--defined-only", library).splitlines()
     names = [line.split(maxsplit=2)[-1] for line in lines if " A " not in line]
     check(any(name.startswith("verbena::Device::open(") for name in names), "Device::open is hidden")
+    shown = {re.split(r"[\[(]", name)[0] for name in names}
+    hidden = sorted(set(declared_functions(include)) - shown)
+    check(not hidden, "the library hides of its API: " + ", ".join(hidden))
     foreign = [name for name in names if not PUBLIC_SYMBOL.match(name)]
     check(not foreign, "the library shows more than its API: " + ", ".join(foreign))
 
@@ -117,7 +138,7 @@ def check_prefix(prefix, version):
     abi = ".".join(version.split(".")[:2 if version.startswith("0.") else 1])
     soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", prefix / "lib/libverbena.so"))[1]
     check(soname == f"libverbena.so.{abi}", f"the soname is {soname}")
-    check_symbols(prefix / "lib/libverbena.so")
+    check_symbols(prefix / "lib/libverbena.so", prefix / "include")
     odd = [path for path in (prefix / "include").rglob("*") if path.is_file() and path.suffix != ".h"]
     check(not odd, f"no headers: {odd}")
     said = run("pkg-config", "--modversion", prefix / "lib/pkgconfig/verbena.pc").strip()
