@@ -83,7 +83,9 @@ function(verbena_layer name)
   if(sources)
     add_library(verbena_${name} STATIC ${sources})
     target_link_libraries(verbena_${name} PUBLIC verbena_options ${arg_DEPENDS} ${arg_LINK})
-    set_target_properties(verbena_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # cmake/verbena.map.in says what the library shows, whatever a project wants that this one is a part of.
+    set_target_properties(verbena_${name} PROPERTIES
+      POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
     # Nobody puts another function in the place of one of ours: within a file they are inlined all the same.
     target_compile_options(verbena_${name} PRIVATE -fno-semantic-interposition ${VERBENA_TUNING} ${VERBENA_LTO_COMPILE})
     if(VERBENA_JOIN_LAYERS)

@@ -93,7 +93,8 @@ class Consumer:
 
     def as_a_part(self):
         """Verbena's sources inside of the user's project: no more than the library, and its headers are found."""
-        for name, variables, library in (("part", {}, "libverbena.so"),
+        hidden = {"CMAKE_CXX_VISIBILITY_PRESET": "hidden", "CMAKE_VISIBILITY_INLINES_HIDDEN": "ON"}
+        for name, variables, library in (("part", hidden, "libverbena.so"),
                                          ("static_part", {"BUILD_SHARED_LIBS": "OFF"}, "libverbena.a")):
             build = self.work / name
             self.configure(name, SOURCES=HERE.parent.parent, **variables)
@@ -102,6 +103,9 @@ class Consumer:
             check(not odd, f"a part of another project builds more than the library: {odd}")
             needed = self.run("ninja", "-C", build, "-t", "query", "consumer")
             check(f"verbena/lib/{library}" in needed, f"{name}: the program is made of {needed}")
+            compiled = self.run("ninja", "-C", build, "-t", "commands", f"verbena/lib/{library}")
+            check("/device.cc" in compiled and not re.search("-fvisibility\\S*hidden", compiled),
+                  f"{name}: the library shows nothing")
             self.run("cmake", "--install", build, "--prefix", build / "prefix")
             check(not list((build / "prefix").rglob("*.h")), "a part of another project is installed with it")
         # The library itself takes minutes.
