@@ -15,13 +15,24 @@ namespace verbena {
 [[noreturn]] void abort_on_bad_result_access(const Error* error);
 
 template <class T>
+class Result;
+
+namespace detail {
+template <class T>
+inline constexpr bool kIsResult = false;
+template <class T>
+inline constexpr bool kIsResult<Result<T>> = true;
+}  // namespace detail
+
+template <class T>
 class [[nodiscard]] Result {
  public:
   using value_type = T;
   using error_type = Error;
 
+  // Of what becomes a T by itself; never of another Result, which could be an error and is a bool all the same.
   template <class U = T>
-  requires(std::is_constructible_v<T, U&&> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+  requires(std::is_convertible_v<U&&, T> && !detail::kIsResult<std::remove_cvref_t<U>> &&
            !std::is_same_v<std::remove_cvref_t<U>, Error>) Result(U&& value)
       : inner_(std::forward<U>(value)) {}                          // NOLINT(google-explicit-constructor)
   Result(Error error) : inner_(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What templates and braces refuse, with a word of why.
 #include <array>
+#include <string>
 
 #include "verbena/verbena.h"
 
 using namespace verbena;
 
+struct Level {
+  explicit Level(int value);
+};
+Result<int> counted();
+
 #ifndef VERBENA_RIGHT_USE
+
+// An error would become a success, and any number a level, with no word of it.
+Result<bool> is_any() { return counted(); }  // refused: conver
+Result<Level> level() { return 7; }          // refused: conver
 
 void use(Operation& operation, const std::array<char, 64>& much) {
   operation.on_done([much](Operation&) { (void)much; });  // refused: capture less, by pointer
@@ -18,6 +28,12 @@ void use(Operation& operation, const std::array<char, 64>& much) {
 }
 
 #else
+
+Result<bool> is_any() {
+  return counted().and_then([](int count) -> Result<bool> { return count > 0; });
+}
+Result<Level> level() { return Level(7); }
+Result<std::string> name() { return "by itself"; }
 
 void use(Operation& operation, const std::array<char, 64>& much) {
   operation.on_done([&much](Operation&) { (void)much; });
