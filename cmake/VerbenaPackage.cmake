@@ -25,6 +25,9 @@ foreach(kind IN ITEMS shared static)
   target_include_directories(verbena_${kind} INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(verbena_${kind} INTERFACE cxx_std_20)
+  if(VERBENA_SANITIZE)
+    target_link_options(verbena_${kind} PUBLIC -fsanitize=${VERBENA_SANITIZE})
+  endif()
   add_library(verbena::${kind} ALIAS verbena_${kind})
 endforeach()
 # As find_package(verbena) has them.
@@ -33,10 +36,14 @@ if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
 else()
   add_library(verbena::verbena ALIAS verbena_shared)
 endif()
-# Shows the public names alone, and refuses to leave one undefined.
+# Shows the public names alone, and refuses to leave one undefined. Another project may sanitize: with clang only a
+# program has the names of that.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/verbena.map.in ${made}/verbena.map @ONLY)
-target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map -Wl,--no-undefined
+target_link_options(verbena_shared PRIVATE -Wl,--version-script=${made}/verbena.map
   -Wl,-z,nodelete)  # a fork and a thread of ours find it where it was
+if(PROJECT_IS_TOP_LEVEL)
+  target_link_options(verbena_shared PRIVATE -Wl,--no-undefined)
+endif()
 verbena_optimise_whole(verbena_shared)
 if(VERBENA_LTO_COMPILE)
   # Who links the static library does it in a moment, whatever the compiler.
@@ -46,7 +53,7 @@ if(VERBENA_LTO_COMPILE)
 endif()
 set_target_properties(verbena_shared PROPERTIES LINK_DEPENDS ${made}/verbena.map)
 
-if(NOT VERBENA_INSTALL)
+if(NOT VERBENA_INSTALL OR VERBENA_SANITIZE)
   return()
 endif()
 # ---- Files. Components: library (what programs need to run), dev (to be built), utils (the tools).

@@ -95,6 +95,7 @@ class Consumer:
         """Verbena's sources inside of the user's project: no more than the library, and its headers are found."""
         hidden = {"CMAKE_CXX_VISIBILITY_PRESET": "hidden", "CMAKE_VISIBILITY_INLINES_HIDDEN": "ON"}
         for name, variables, library in (("part", hidden, "libverbena.so"),
+                                         ("sanitized_part", {"VERBENA_SANITIZE": "address"}, "libverbena.so"),
                                          ("static_part", {"BUILD_SHARED_LIBS": "OFF"}, "libverbena.a")):
             build = self.work / name
             self.configure(name, SOURCES=HERE.parent.parent, **variables)
@@ -106,6 +107,7 @@ class Consumer:
             compiled = self.run("ninja", "-C", build, "-t", "commands", f"verbena/lib/{library}")
             check("/device.cc" in compiled and not re.search("-fvisibility\\S*hidden", compiled),
                   f"{name}: the library shows nothing")
+            check("--no-undefined" not in compiled, f"{name}: clang cannot link the library where others sanitize")
             self.run("cmake", "--install", build, "--prefix", build / "prefix")
             check(not list((build / "prefix").rglob("*.h")), "a part of another project is installed with it")
         # The library itself takes minutes.
