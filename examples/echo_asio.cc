@@ -27,10 +27,15 @@ asio::awaitable<void> serve(Service& rdma, Connection client, MemoryRegion memor
 
 asio::awaitable<void> listen(asio::io_context& io, Service& rdma, Device& device, Listener& listener,
                              int& gone) {
-  for (int i = 0; i < echo::kClients; ++i) {
-    Connection client = or_exit(co_await rdma.async_run(listener.async_accept()));
+  for (int came = 0; came < echo::kClients;) {
+    auto client = co_await rdma.async_run(listener.async_accept());
+    if (!client) {
+      print_error(client.error());  // that client has given up
+      continue;
+    }
+    ++came;
     MemoryRegion memory = or_exit(device.allocate_memory(echo::kMessageBytes));
-    asio::co_spawn(io, serve(rdma, std::move(client), std::move(memory), gone), asio::detached);
+    asio::co_spawn(io, serve(rdma, std::move(*client), std::move(memory), gone), asio::detached);
   }
 }
 

@@ -38,7 +38,13 @@ void serve(Device& device, ProgressEngine& engine) {
   listener.on_request([&] {
     while (auto request = listener.poll_request()) {
       Session& session = sessions.emplace_back(device, engine);
-      session.client = or_exit(request->accept(std::move(session.client)));
+      auto client = request->accept(std::move(session.client));
+      if (!client) {
+        print_error(client.error());  // that client has given up
+        sessions.pop_back();
+        continue;
+      }
+      session.client = std::move(*client);
       session.client.on_closed([&gone] { ++gone; });
     }
   });

@@ -10,26 +10,27 @@ namespace {
 
 using namespace verbena;
 
-Task<void> serve(Connection client, MemoryRegion memory) {
+Task<void> serve(Connection client, MemoryRegion memory, int& gone) {
   for (;;) {
     auto message = co_await client.receive(memory.local());
-    if (!message) co_return;  // the client has closed
+    if (!message) break;  // the client has closed
     auto sent = co_await client.send(memory.local(0, message->bytes));
-    if (!sent) co_return;
+    if (!sent) break;
   }
+  ++gone;
 }
 
-Task<void> listen(Device& device, ProgressEngine& engine) {
+Task<void> listen(Device& device, ProgressEngine& engine, int& gone) {
   Listener listener = or_exit(Listener::create(engine));
   std::printf("listening on %s\n", listener.address().to_string().c_str());
   std::fflush(stdout);
-  std::vector<Task<void>> sessions;
-  while (sessions.size() < echo::kClients) {
-    Connection client = or_exit(co_await listener.async_accept());
-    sessions.push_back(serve(std::move(client), or_exit(device.allocate_memory(echo::kMessageBytes))));
+  for (;;) {
+    auto client = co_await listener.async_accept();
+    if (client)
+      engine.spawn(serve(std::move(*client), or_exit(device.allocate_memory(echo::kMessageBytes)), gone));
+    else
+      print_error(client.error());  // that client has given up
   }
-  co_await when_all(std::move(sessions));
-  std::printf("all %d clients are gone\n", echo::kClients);
 }
 
 }  // namespace
@@ -38,8 +39,12 @@ int main(int argc, char** argv) {
   const char* peer = peer_argument(argc, argv);
   Device device = or_exit(Device::open());
   ProgressEngine engine = or_exit(ProgressEngine::create(device));
-  if (peer != nullptr)
+  if (peer != nullptr) {
     echo::call_many(device, engine, peer);
-  else
-    engine.run(listen(device, engine));
+    return 0;
+  }
+  int gone = 0;
+  engine.spawn(listen(device, engine, gone));
+  engine.run_until([&] { return gone == echo::kClients; });
+  std::printf("all %d clients are gone\n", gone);
 }

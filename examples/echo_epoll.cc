@@ -35,9 +35,13 @@ Task<void> listen(Device& device, ProgressEngine& engine, Tally& tally) {
   std::printf("listening on %s\n", listener.address().to_string().c_str());
   std::fflush(stdout);
   for (;;) {
-    Connection client = or_exit(co_await listener.async_accept());
+    auto client = co_await listener.async_accept();
+    if (!client) {
+      print_error(client.error());  // that client has given up
+      continue;
+    }
     ++tally.clients;
-    engine.spawn(serve(std::move(client), or_exit(device.allocate_memory(echo::kMessageBytes)), tally));
+    engine.spawn(serve(std::move(*client), or_exit(device.allocate_memory(echo::kMessageBytes)), tally));
   }
 }
 

@@ -43,9 +43,16 @@ class Server {
 
  private:
   void welcome() {
-    connections_.push_back(or_exit(listener_.poll_request()->accept({.receive_pool = &pool_})));
-    connections_.back().on_closed([this] { --open_; });
-    ++open_;
+    while (auto request = listener_.poll_request()) {
+      auto connection = request->accept({.receive_pool = &pool_});
+      if (!connection) {
+        print_error(connection.error());  // that client has given up
+        continue;
+      }
+      connection->on_closed([this] { --open_; });
+      connections_.push_back(std::move(*connection));
+      ++open_;
+    }
   }
   // The outcome says on which connection the message came.
   void take(Operation& receive) {

@@ -8,10 +8,12 @@
 
 #include "verbena/base/result.h"
 
+inline void print_error(const verbena::Error& error) { std::fprintf(stderr, "%s\n", error.to_string().c_str()); }
+
 template <class T>
 T or_exit(verbena::Result<T> result) {
   if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().to_string().c_str());
+    print_error(result.error());
     std::exit(1);
   }
   if constexpr (!std::is_void_v<T>) return std::move(result).value();
