@@ -31,6 +31,10 @@ void serve(Device& device, ProgressEngine& engine) {
   Connection connection = or_exit(request.accept(std::move(prepared), memory.remote().to_bytes()));
 
   const OperationOutcome written = or_exit(notice.wait());
+  if (!written.immediate) {  // a SEND of nothing finishes the receive, too
+    std::fprintf(stderr, "the peer did not write\n");
+    std::exit(1);
+  }
   const auto sum =
       std::accumulate(memory.bytes().begin(), memory.bytes().end(), std::uint64_t{0},
                       [](std::uint64_t s, std::byte b) { return s + std::to_integer<std::uint64_t>(b); });
