@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # How a layer and its tests are declared. A layer is one folder, one static library, and the unit tests beside the code.
-find_program(CCACHE ccache)
-if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+find_program(VERBENA_CCACHE ccache)
+if(VERBENA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # What one clone compiled serves the next.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+    ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${VERBENA_CCACHE})
 endif()
 
 add_library(verbena_options INTERFACE)

@@ -87,14 +87,15 @@ class Consumer:
     def says_what_is_wrong(self):
         said = self.configure("odd", fails=True, KIND="soft")
         check("no component soft" in " ".join(said.split()), said)
+        self.configure("optional", KIND="OPTIONAL_COMPONENTS;soft")
         said = self.configure("newer", fails=True, WANTED="9.9")
         check("9.9" in said, said)
 
 
     def as_a_part(self):
         """Verbena's sources inside of the user's project: no more than the library, and its headers are found."""
-        hidden = {"CMAKE_CXX_VISIBILITY_PRESET": "hidden", "CMAKE_VISIBILITY_INLINES_HIDDEN": "ON"}
-        for name, variables, library in (("part", hidden, "libverbena.so"),
+        wishes = {"CMAKE_CXX_VISIBILITY_PRESET": "hidden", "CMAKE_VISIBILITY_INLINES_HIDDEN": "ON", "CCACHE": "ON"}
+        for name, variables, library in (("part", wishes, "libverbena.so"),
                                          ("sanitized_part", {"VERBENA_SANITIZE": "address"}, "libverbena.so"),
                                          ("static_part", {"BUILD_SHARED_LIBS": "OFF"}, "libverbena.a")):
             build = self.work / name
@@ -107,6 +108,7 @@ class Consumer:
             compiled = self.run("ninja", "-C", build, "-t", "commands", f"verbena/lib/{library}")
             check("/device.cc" in compiled and not re.search("-fvisibility\\S*hidden", compiled),
                   f"{name}: the library shows nothing")
+            check(not re.search("CCACHE_\\S+ ON ", compiled), f"{name}: an option of the project is a program")
             check("--no-undefined" not in compiled, f"{name}: clang cannot link the library where others sanitize")
             self.run("cmake", "--install", build, "--prefix", build / "prefix")
             check(not list((build / "prefix").rglob("*.h")), "a part of another project is installed with it")
