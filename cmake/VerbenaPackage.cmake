@@ -78,6 +78,9 @@ install(FILES ${made}/verbenaConfig.cmake ${made}/verbenaConfigVersion.cmake
 # The file finds its prefix from where it lies, at any depth of the library folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
   BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE up_to_prefix)
+foreach(folder IN ITEMS LIBDIR INCLUDEDIR)  # an absolute one stays as it is
+  cmake_path(APPEND pkg_config_${folder} "\${prefix}" "${CMAKE_INSTALL_${folder}}")
+endforeach()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/verbena.pc.in ${made}/verbena.pc @ONLY)
 install(FILES ${made}/verbena.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 

@@ -154,6 +154,17 @@ def check_prefix(prefix, version):
     check(run(prefix / "bin/verbena", "--version").split()[-1] == version, "the tool is of another version")
 
 
+def check_absolute_folders(work, cxx):
+    """verbena.pc names them as they are."""
+    wanted = {"libdir": "/opt/lib/here", "includedir": "/opt/include/here"}
+    parts = [f"-DVERBENA_BUILD_{part}=OFF" for part in ("TESTS", "TOOLS", "EXAMPLES", "BENCH")]
+    folders = [f"-DCMAKE_INSTALL_{name.upper()}={path}" for name, path in wanted.items()]
+    run("cmake", "-S", HERE.parent.parent, "-B", work, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={cxx}", *parts, *folders)
+    for name, path in wanted.items():
+        said = run("pkg-config", f"--variable={name}", work / "package/verbena.pc").strip()
+        check(said == path, f"verbena.pc has {said} for {path}")
+
+
 def check_depends(debs, version):
     """The packages ask for what they need."""
     depends = {}
@@ -186,6 +197,7 @@ def main():
     installed.through_pkg_config()
     installed.says_what_is_wrong()
     installed.as_a_part()
+    check_absolute_folders(work / "absolute", options.cxx)
 
     run("cpack", "--config", build / "CPackConfig.cmake", "-G", "DEB", "-B", work / "debs")
     debs = sorted((work / "debs").glob("*.deb"))
