@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -22,15 +25,18 @@ namespace {
 
 using namespace verbena;
 
+constexpr std::chrono::seconds kPatience{30};
 constexpr std::uint32_t kHalf = 2048;  // of the memory: SENDs arrive in the first, WRITEs in the second
 constexpr std::array<std::byte, 4> kImmediate{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{42}};
 
 // ---- The wire between the owners: any will do.
 
-[[noreturn]] void fail(const char* what) {
-  std::perror(what);
+[[noreturn]] void fail(const char* what, const char* why) {
+  std::fprintf(stderr, "%s: %s\n", what, why);
   std::exit(1);
 }
+
+[[noreturn]] void fail(const char* what) { fail(what, std::strerror(errno)); }
 
 int wait_for_peer() {
   const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -50,7 +56,7 @@ int wait_for_peer() {
 int call_peer(const char* text) {
   const Endpoint peer = or_exit(Endpoint::parse(text));
   sockaddr_in there{.sin_family = AF_INET, .sin_port = htons(peer.port), .sin_addr = {}, .sin_zero = {}};
-  if (::inet_pton(AF_INET, peer.host.c_str(), &there.sin_addr) != 1) fail(text);
+  if (::inet_pton(AF_INET, peer.host.c_str(), &there.sin_addr) != 1) fail(text, "no IPv4 address");
   const int tcp = ::socket(AF_INET, SOCK_STREAM, 0);
   if (::connect(tcp, reinterpret_cast<sockaddr*>(&there), sizeof there) != 0) fail("connect");
   return tcp;
@@ -61,7 +67,9 @@ template <std::size_t N>
 std::array<std::byte, N> swap(int tcp, const std::array<std::byte, N>& ours) {
   std::array<std::byte, N> theirs;
   if (::send(tcp, ours.data(), N, MSG_NOSIGNAL) != static_cast<ssize_t>(N)) fail("send");
-  if (::recv(tcp, theirs.data(), N, MSG_WAITALL) != static_cast<ssize_t>(N)) fail("recv");
+  const ssize_t got = ::recv(tcp, theirs.data(), N, MSG_WAITALL);
+  if (got < 0) fail("recv");
+  if (got != static_cast<ssize_t>(N)) fail("recv", "the peer has gone");
   return theirs;
 }
 
@@ -70,7 +78,8 @@ void meet(int tcp) { swap(tcp, std::array<std::byte, 1>{}); }
 // ---- Verbs.
 
 Completion next_completion(CompletionQueue& completions) {
-  for (;;) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < until) {
     const auto done = completions.poll_one();
     if (!done) continue;
     if (done->status == CompletionStatus::Success) return *done;
@@ -78,6 +87,7 @@ Completion next_completion(CompletionQueue& completions) {
                  std::string(to_string(done->status)).c_str());
     std::exit(1);
   }
+  fail("completion", "none came: the peer may have gone");  // by packets, who only receives is not told
 }
 
 void expect(PostResult posted) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "or_exit.h"
 #include "peer_argument.h"
@@ -20,8 +21,19 @@ namespace fs = std::filesystem;
 // Whole or not at all: the other may look at any moment.
 void leave(const fs::path& file, const ConnectionDescription& description) {
   const fs::path begun = file.string() + ".begun";
-  std::ofstream(begun) << description.to_string() << '\n';
-  fs::rename(begun, file);
+  std::ofstream out(begun);
+  out << description.to_string() << '\n';
+  out.close();
+  std::error_code error;
+  if (out) fs::rename(begun, file, error);
+  if (out && !error) return;
+  std::fprintf(stderr, "cannot write %s\n", file.c_str());
+  std::exit(1);
+}
+
+bool is_there(const fs::path& file) {
+  std::error_code error;
+  return fs::exists(file, error);
 }
 
 ConnectionDescription find(const fs::path& file) {
@@ -36,7 +48,7 @@ void meet(ProgressEngine& engine, const fs::path& mine, const fs::path& theirs, 
   Operation receive = connection.receive(inbox.local());
   leave(mine, or_exit(connection.describe()));
 
-  while (!fs::exists(theirs)) engine.run_until([] { return false; }, Duration::milliseconds(5));
+  while (!is_there(theirs)) engine.run_until([] { return false; }, Duration::milliseconds(5));
   or_exit(connection.connect_to(find(theirs)));
 
   // What is sent before the peer has come as far is asked again until it has.
