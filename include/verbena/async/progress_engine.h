@@ -38,7 +38,8 @@ struct EngineOptions {
 // Time is the first device's, so that a program may run in virtual time.
 class ProgressEngine {
  public:
-  // Attaches `device`. Errors: Busy (the device has an engine already), IoError (no descriptor to wait on).
+  // Attaches `device`. Errors: Busy (the device has an engine already), InvalidArgument (a negative time to spin),
+  // ResourceExhausted (no descriptor to wait on).
   static Result<ProgressEngine> create(Device& device, const EngineOptions& options = {});
   ProgressEngine(ProgressEngine&& other) noexcept;
   ProgressEngine& operator=(ProgressEngine&& other) noexcept;

@@ -18,7 +18,7 @@ enum class ErrorCode {
   ResourceExhausted,     // a quota, a table or memory is full
   QueueFull,             // the work queue has no room; poll completions first
   WrongState,            // the object is not in a state that allows this
-  Busy,                  // other objects still refer to this one
+  Busy,                  // somebody else has this one
   NotSupported,          // this device cannot do that
   Unreachable,           // no answer from the peer's address
   ConnectionRefused,     // the peer answers, and nobody listens for this service

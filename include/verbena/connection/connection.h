@@ -203,7 +203,7 @@ class Connection {
   ConnectionPhase phase() const;
   // Neither prepared, connecting nor established.
   bool closed() const { return phase() == ConnectionPhase::Closed || phase() == ConnectionPhase::Broken; }
-  // Why it is Closed or Broken: Disconnected, or the first error.
+  // Why it is Closed or Broken: Disconnected (the peer closed), Flushed (close() here), or the first error.
   Result<void> status() const;
   // Runs f() from the engine once, when the connection leaves Established without close() being called here, or was
   // accepted here and will not be established.

@@ -60,7 +60,7 @@ class Device {
   // among it, reaches nobody. It may open its own.
   // Errors: NotFound (no such device; the text lists those there are), AddressInUse (somebody holds the RoCE port there
   // and does not share it; the text says who), AddressNotAvailable, ResourceExhausted (64 devices are there),
-  // PermissionDenied, IoError.
+  // PermissionDenied, InvalidArgument (an option, or a variable of the environment that stands for one), IoError.
   // The environment may ask for a capture and for a file of counters: environment.h.
   static Result<Device> open(const OpenOptions& options = {});
   // The same with this name or address alone. A template, so that braces are always options: open({.device = "lo"}).
