@@ -36,6 +36,7 @@ FlagEntry entry_of(const CLI::Option& option) {
   if (!option.get_default_str().empty() && takes_value)
     entry.description += " [" + option.get_default_str() + "]";
   entry.group = option.get_group();
+  entry.required = option.get_required();
   const std::string type = option.get_type_name();
   entry.choices = choices_of(type);
   if (option.get_positional()) entry.value = option.get_single_name();
@@ -177,8 +178,11 @@ std::string manual_page(const CommandEntry& command, const std::string& version)
   page += ".SH SYNOPSIS\n\\fB" + roff(join(command.words, " ")) + "\\fR";
   if (!command.commands.empty()) page += " \\fICOMMAND\\fR";
   page += " [\\fIOPTION\\fR]...";
-  for (const FlagEntry& flag : command.flags)
-    if (flag.names.empty()) page += " [\\fI" + roff(flag.value) + "\\fR]";
+  for (const FlagEntry& flag : command.flags) {
+    if (!flag.names.empty()) continue;
+    const std::string word = "\\fI" + roff(flag.value) + "\\fR";
+    page += flag.required ? " " + word : " [" + word + "]";
+  }
   page += "\n.SH DESCRIPTION\n" + manual_description(command.description);
   std::vector<std::string> groups;
   for (const FlagEntry& flag : command.flags)

@@ -20,6 +20,7 @@ struct FlagEntry {
   std::string description;
   std::string group;               // heading in --help
   std::vector<std::string> choices;  // the only values it takes, if they are few
+  bool required = false;
 };
 
 struct CommandEntry {

@@ -91,6 +91,10 @@ def every_flag_is_in_its_manual_page(setting):
         path = os.path.join(folder, "-".join(("verbena", *words)) + ".1")
         with open(path, encoding="utf-8") as file:
             page = file.read()
+        usage = re.search(r"Usage: .*\[OPTIONS\]([^\n]*)", help_of(setting, words))
+        synopsis = re.sub(r"\\f[IR]", "", page[page.index("[\\fIOPTION\\fR]..."):].splitlines()[0])
+        if usage and "SUBCOMMAND" not in usage[1]:
+            check(usage[1].replace("...", "") == synopsis[len("[OPTION]..."):], f"{path} wants {synopsis}")
         for flag in flags_of(help_of(setting, words)):
             check("\\fB" + flag.replace("-", "\\-") + "\\fR" in page, f"{flag} is not in {path}")
         for judge in judges:
