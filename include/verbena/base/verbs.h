@@ -38,7 +38,7 @@ constexpr bool includes(Access have, Access wanted) { return (have & wanted) == 
 struct ScatterGather {
   std::uint64_t address = 0;
   std::uint32_t length = 0;
-  LKey lkey;
+  LKey lkey{};
 };
 
 enum class SendOpcode : std::uint8_t {  // numbers of ibv_wr_opcode
@@ -72,9 +72,9 @@ struct SendRequest {
   std::uint64_t id = 0;  // comes back in Completion::id
   SendOpcode opcode = SendOpcode::Send;
   SendFlags flags = SendFlags::Signaled;
-  std::span<const ScatterGather> local;
+  std::span<const ScatterGather> local{};
   std::uint64_t remote_address = 0;
-  RKey rkey;
+  RKey rkey{};
   std::array<std::byte, 4> immediate{};  // sent as is (network order by convention)
   std::uint64_t compare = 0;             // CompareAndSwap: expected value
   std::uint64_t swap_or_add = 0;         // CompareAndSwap: new value; FetchAndAdd: addend
@@ -82,21 +82,21 @@ struct SendRequest {
 
 // A WRITE that is no request: see QueuePair::try_write_now().
 struct ShortWrite {
-  std::span<const std::byte> bytes;  // of any memory
+  std::span<const std::byte> bytes{};  // of any memory
   std::uint64_t remote_address = 0;
-  RKey rkey;
+  RKey rkey{};
 };
 
 // A READ that is no request: see QueuePair::try_read_now().
 struct ShortRead {
-  std::span<std::byte> bytes;  // of any memory
+  std::span<std::byte> bytes{};  // of any memory
   std::uint64_t remote_address = 0;
-  RKey rkey;
+  RKey rkey{};
 };
 
 struct ReceiveRequest {
   std::uint64_t id = 0;
-  std::span<const ScatterGather> local;
+  std::span<const ScatterGather> local{};
 };
 
 // Why a post was refused. Requests before the refused one are posted.
@@ -160,7 +160,7 @@ struct Completion {
   bool with_immediate = false;
   std::array<std::byte, 4> immediate{};
   std::uint32_t byte_count = 0;  // receives and READ: bytes of the message
-  Qpn qpn;
+  Qpn qpn{};
   std::uint32_t vendor_error = 0;
 };
 
@@ -175,7 +175,7 @@ std::string_view to_string(QueuePairState state);
 
 // Where packets go: the address vector of verbs as far as it means something on RoCE.
 struct AddressVector {
-  Gid destination;
+  Gid destination{};
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
@@ -190,11 +190,11 @@ struct QueuePairAttributes {
   std::uint16_t pkey_index = 0;
   std::uint8_t port = 1;
   std::uint32_t qkey = 0;
-  AddressVector address;
+  AddressVector address{};
   std::uint32_t path_mtu = 1024;  // bytes: 256, 512, 1024, 2048 or 4096
-  Qpn destination;
-  Psn rq_psn;
-  Psn sq_psn;
+  Qpn destination{};
+  Psn rq_psn{};
+  Psn sq_psn{};
   std::uint8_t max_rd_atomic = 0;       // READ and atomics we may have outstanding
   std::uint8_t max_dest_rd_atomic = 0;  // READ and atomics the peer may have outstanding
   std::uint8_t min_rnr_timer = 0;       // code 0..31

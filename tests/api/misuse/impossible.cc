@@ -34,6 +34,11 @@ Result<bool> is_any() {
 }
 Result<Level> level() { return Level(7); }
 Result<std::string> name() { return "by itself"; }
+// Members that are left out draw no warning.
+QueuePairAttributes ready() { return {.state = QueuePairState::Init}; }
+bool post(QueuePair& pair, std::span<const std::byte> bytes) {
+  return pair.post_send({.id = 1}) && pair.post_receive({.id = 2}) && pair.try_write_now({.bytes = bytes});
+}
 
 void use(Operation& operation, const std::array<char, 64>& much) {
   operation.on_done([&much](Operation&) { (void)much; });
