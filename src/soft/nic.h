@@ -48,7 +48,8 @@ class Nic final {
                                              std::uint64_t iova, Access access, int file = -1);
   // After return no byte of it is touched, by peers that were granted it neither.
   Result<void> deregister_memory(LKey lkey);
-  // Before that: requests of ours that are not done, and whose peer could still copy from it, fail now.
+  // Before that: where a request of ours is not done, and its peer could still copy from it, the queue pair fails now,
+  // by its oldest request.
   void take_back_named(Instant now, LKey lkey);
   // As a request of that domain would. False: it may not, or the memory is not there any more.
   bool read_local(core::PdId pd, const ScatterGather& from, std::byte* to) const;

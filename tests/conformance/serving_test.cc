@@ -171,6 +171,28 @@ TEST_P(Serving, f30_what_is_stored_after_deregistration_reaches_no_peer) {
   EXPECT_TRUE(!came || talk.far.bytes()[kBytes - 1] == std::byte{7});
 }
 
+TEST_P(Serving, f30_memory_that_no_peer_copies_from_may_go_when_its_bytes_have_left) {
+  constexpr std::uint32_t kBytes = 17'000;
+  Talk talk(given());
+  soft::Nic& nic = talk.side(0).nic;
+  Memory other(nic, talk.side(0).pd, kBytes, Access::All, {});
+  Memory source(nic, talk.side(0).pd, kBytes, Access::All | Access::NoDirect, {});
+  talk.receive(20, 0, kBytes);
+  talk.receive(21, 20'000, kBytes);
+  talk.stop(1);
+  talk.post(0, 1, Op::Send, {source.sge(0, kBytes)});
+  talk.post(0, 2, Op::Send, {other.sge(0, kBytes)});
+  talk.pass(Duration::microseconds(1));
+  nic.take_back_named(talk.now(), source.lkey());
+  EXPECT_EQ(talk.side(0).state(), S::Rts);
+  nic.take_back_named(talk.now(), other.lkey());
+  talk.resume(1);
+  talk.run();
+  const bool named = pulls() && talk.side(0).state() == S::Error;
+  EXPECT_EQ(talk.sent(), named ? (Outcomes{{1, Status::LocalProtectionError}, {2, Status::Flushed}})
+                               : (Outcomes{{1}, {2}}));
+}
+
 TEST_P(Serving, f30_what_the_peer_has_said_it_has_is_done_though_nobody_looked) {
   constexpr std::uint32_t kBytes = 40'000;
   Talk talk(given());

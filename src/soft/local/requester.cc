@@ -163,15 +163,11 @@ bool Requester::name_payload(const Cut& cut, PieceSet& named) {
 }
 
 bool Requester::names(LKey lkey) const {
-  if (!link_.peer_pulls) return false;
   core::SendQueue& queue = link_.qp.send_queue();
   for (std::uint32_t index = queue.retired(), end = state_.current + (state_.began ? 1 : 0); index != end; ++index) {
-    const SendWqe& wqe = queue.at(index);
-    const bool named = carries_payload(wqe.opcode) && wqe.length >= link_.config.pull_from_bytes;
-    if (!named || has_flag(wqe.flags, SendFlags::Inline)) continue;
     const auto sges = queue.sges(index);
     const auto is_there = [lkey](const ScatterGather& sge) { return sge.lkey == lkey; };
-    if (std::any_of(sges.begin(), sges.end(), is_there)) return true;
+    if (queue.at(index).named && std::any_of(sges.begin(), sges.end(), is_there)) return true;
   }
   return false;
 }
@@ -196,7 +192,7 @@ RequestHead Requester::make_head(const SendWqe& wqe, Placement placement) {
   return head;
 }
 
-bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+bool Requester::write_record(SendWqe& wqe, const Cut& cut, std::byte* to) {
   if (cut.pieces != 0) return write_names(wqe, cut, to);
   if (!copy_payload(wqe, cut, to + cut.head)) return false;
   if (state_.began)
@@ -206,9 +202,10 @@ bool Requester::write_record(const SendWqe& wqe, const Cut& cut, std::byte* to) 
   return true;
 }
 
-bool Requester::write_names(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+bool Requester::write_names(SendWqe& wqe, const Cut& cut, std::byte* to) {
   PieceSet named;
   if (!name_payload(cut, named)) return false;
+  wqe.named = true;
   if (state_.began)
     emit(Continuation{.number = state_.current - state_.first, .placement = Placement::InMemory, .pieces = named}, to);
   else
@@ -300,7 +297,7 @@ bool Requester::write_short() {
   return true;
 }
 
-bool Requester::put_record(const SendWqe& wqe, const Cut& cut, std::byte* to) {
+bool Requester::put_record(SendWqe& wqe, const Cut& cut, std::byte* to) {
   if (write_record(wqe, cut, to)) return advance(wqe, cut), true;
   link_.discard(to, cut.bytes());
   fail(CompletionStatus::LocalProtectionError);

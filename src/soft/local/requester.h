@@ -31,7 +31,7 @@ class Requester {
   bool write_short();
   // Something written waits for the peer's answer, or what is ready for room: its silence counts.
   void await_peer(Instant now);
-  // Whether records that are not answered may have named that memory.
+  // Whether records of requests that are not done name that memory.
   [[gnu::cold]] bool names(LKey lkey) const;
   // Carry out what is not posted, when all that is posted is done and the memory is granted. What it names here is
   // this process's own, whatever the keys. False: it is to be posted; a part of it may be done.
@@ -67,9 +67,9 @@ class Requester {
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);
   void count_direct(SendOpcode opcode, std::uint32_t bytes);
-  bool put_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
-  bool write_record(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
-  bool write_names(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool put_record(core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool write_record(core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool write_names(core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RequestHead make_head(const core::SendWqe& wqe, Placement placement);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RKey region_to_map(std::span<const ScatterGather> sges) const;

@@ -282,11 +282,11 @@ void Responder::repeat_read(const wire::Packet& packet) {
   if (r == nullptr || r->atomic || !packet.payload.empty()) return;
   const std::uint32_t skipped = (packet.bth.psn.value() - r->first.value()) & Psn::kMask;
   const std::uint64_t offset = std::uint64_t{skipped} * link_.mtu();
-  if (check_allowed(packet) != Verdict::Continue) return refuse(packet, Verdict::InvalidRequest);
   // Only what the original asked for, from a packet boundary on.
   if (reth.rkey != r->rkey || reth.va != r->va + offset || offset > r->length ||
       reth.length > r->length - offset)
     return;
+  if (check_allowed(packet) != Verdict::Continue) return refuse(packet, Verdict::InvalidRequest);
   if (reth.length != 0 &&
       link_.memory.find_remote(reth.rkey, link_.pd(), reth.va, reth.length, Access::RemoteRead) == nullptr)
     return fatal(wire::NakCode::RemoteAccess, packet.bth.psn, AsyncEventType::QpAccessError);
