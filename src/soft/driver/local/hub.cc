@@ -324,8 +324,12 @@ Result<std::optional<Hub::Reached>> Hub::find(const Endpoint& peer) const {
     return Error{ErrorCode::ResourceExhausted, "other users connect here faster than they can be shown out"};
   const MeetingPoint point{peer.gid, options_.ids.value_of(peer.qpn.value(), kQpnBits)};
   auto reached = reach(point, listener_.get());
-  const bool in_folder = reached && !*reached && folder_;
-  if (in_folder) reached = folder_->reach(point);
+  const bool elsewhere = !reached && reached.error().code() == ErrorCode::WrongState;  // a folder is everywhere
+  const bool in_folder = folder_ && (elsewhere || (reached && !*reached));
+  if (in_folder) {
+    auto there = folder_->reach(point);
+    if (!elsewhere || (there && *there)) reached = std::move(there);
+  }
   if (!reached) return std::move(reached).error();
   if (!*reached) return std::optional<Reached>();
   return std::optional(Reached{std::move(**reached), in_folder});

@@ -167,7 +167,7 @@ class Hub final : public Paths {
   bool hears_folder() const { return folder_ && folder_->listener() >= 0 && !deaf_in_folder_; }
   bool accept_all(Instant now);
   bool accept_all(Instant now, int listener, bool in_folder);
-  void drop_if_silent(Id id);
+  void drop_if_silent(Instant now, Id id);
   void turn_away(int listener);
   void meet_nobody_yet();
   void meet_again();

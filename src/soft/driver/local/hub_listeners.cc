@@ -76,16 +76,22 @@ bool Hub::accept_all(Instant now, int listener, bool in_folder) {
     const Id id = add(std::move(*peer), Role::Fresh, Qpn{}, Segment());
     sockets_.at(id).met_in_folder = in_folder;
     read_hello(now, id);
-    drop_if_silent(id);
+    drop_if_silent(now, id);
   }
   return any;
 }
 
-// What is lacking is for nobody who might say something one day. Who did is judged, and answered.
-void Hub::drop_if_silent(Id id) {
-  const auto found = sockets_.find(id);
-  if (found == sockets_.end() || found->second.role != Role::Fresh) return;
-  if (lack_of(found->second) != nullptr) drop(id);
+// What is lacking is for nobody who might say something one day. Who did is judged, and answered; from here on nobody
+// can have said anything in vain.
+void Hub::drop_if_silent(Instant now, Id id) {
+  const auto is_silent = [this, id] {
+    const auto found = sockets_.find(id);
+    return found != sockets_.end() && found->second.role == Role::Fresh;
+  };
+  if (!is_silent() || lack_of(sockets_.at(id)) == nullptr) return;
+  ::shutdown(sockets_.at(id).peer.descriptor(), SHUT_RD);
+  read_hello(now, id);
+  if (is_silent()) drop(id);
 }
 
 // Whoever comes waits outside. With no descriptor left to be told by, the next event is when this looks again.
