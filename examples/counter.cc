@@ -6,7 +6,7 @@
 //   counter 127.0.0.1:7471           adds 10,000 to it
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <list>
 
 #include "or_exit.h"
 #include "peer_argument.h"
@@ -26,14 +26,17 @@ void serve(Device& device, ProgressEngine& engine) {
   std::printf("listening on %s\n", listener.address().to_string().c_str());
   std::fflush(stdout);
 
-  std::vector<Connection> peers;
+  std::list<Connection> peers;
   int gone = 0;
   listener.on_request([&] {
     while (auto request = listener.poll_request()) {
       auto connection = request->accept({}, memory.remote().to_bytes());
       if (!connection) continue;  // that peer has given up
-      connection->on_closed([&gone] { ++gone; });
-      peers.push_back(std::move(*connection));
+      Connection& peer = peers.emplace_back(std::move(*connection));
+      peer.on_closed([&gone, &peer] {
+        const auto end = peer.status();  // ConnectionLost: it had given up, and was not connected
+        if (!end && end.error().code() == ErrorCode::Disconnected) ++gone;
+      });
     }
   });
   engine.run_until([&] { return gone == kPeers; });

@@ -45,7 +45,10 @@ void serve(Device& device, ProgressEngine& engine) {
         continue;
       }
       session.client = std::move(*client);
-      session.client.on_closed([&gone] { ++gone; });
+      session.client.on_closed([&gone, &session] {
+        const auto end = session.client.status();  // ConnectionLost: it had given up, and was not connected
+        if (!end && end.error().code() == ErrorCode::Disconnected) ++gone;
+      });
     }
   });
   std::printf("listening on %s\n", listener.address().to_string().c_str());
