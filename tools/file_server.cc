@@ -221,7 +221,7 @@ bool FileServer::pump(const std::function<void(const VisitReport&)>& on_over) {
 // Whoever cannot be welcomed is told why, in words.
 void FileServer::welcome(ConnectionRequest request) {
   if (auto greeting = check_file_greeting(request.private_data()); !greeting) {
-    (void)request.reject("this is the file server verbena serve, for verbena get and put; " +
+    (void)request.reject_in_words("this is the file server verbena serve, for verbena get and put; " +
                          greeting.error().context());
     return;
   }

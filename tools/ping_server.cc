@@ -83,7 +83,7 @@ bool PingServer::pump(const Teller& on_begin, const Teller& on_over) {
 
 void PingServer::welcome(ConnectionRequest request, const Teller& on_begin) {
   auto wanted = PingRequest::from_bytes(request.private_data());
-  if (!wanted) return (void)request.reject(wanted.error().context());
+  if (!wanted) return (void)request.reject_in_words(wanted.error().context());
   std::uint64_t lent = wanted->size * 2ull;
   for (const auto& visit : visits_) lent += visit->memory_bytes();
   if (visits_.size() >= kMaxVisits || lent > kMaxMemoryBytes)

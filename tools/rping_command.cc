@@ -42,7 +42,10 @@ std::string_view rping_advice(ErrorCode code) {
   }
 }
 
-int report_rping(const Error& error) { return report_error("rping", error, rping_advice(error.code())); }
+int report_rping(const Error& error) {
+  const bool has_no_room = error.code() == ErrorCode::ResourceExhausted && error.domain() == ErrorDomain::CmReject;
+  return report_error("rping", error, has_no_room ? "Try again later." : rping_advice(error.code()));
+}
 
 std::string pings_text(std::uint64_t pings) { return fmt::format("{} ping{}", pings, pings == 1 ? "" : "s"); }
 

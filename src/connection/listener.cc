@@ -181,7 +181,7 @@ Result<Connection> ConnectionRequest::accept(Connection prepared, std::span<cons
 Result<void> ConnectionRequest::reject(std::span<const std::byte> private_data) {
   return pending_->reject(private_data, provider::Refusal::Consumer);
 }
-Result<void> ConnectionRequest::reject(std::string_view why) { return reject(as_private_data(why)); }
+Result<void> ConnectionRequest::reject_in_words(std::string_view why) { return reject(as_private_data(why)); }
 Result<void> ConnectionRequest::reject_for_now(std::string_view why) {
   return pending_->reject(as_private_data(why), provider::Refusal::NoResources);
 }

@@ -187,9 +187,14 @@ Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& fold
   if (wrong) return no_file(wrong.value(), "find the folder of VERBENA_COUNTERS, " + folder);
   auto file = file_of_own((place / "device").string());
   if (!file) return std::move(file).error();
+  const std::string path = *file;
   auto writer = std::make_unique<Writer>(std::move(*file), context);
   if (auto written = writer->write(true); !written) return std::move(written).error();
-  if (auto started = writer->start(); !started) return std::move(started).error();
+  if (auto started = writer->start(); !started) {
+    writer.reset();
+    ::unlink(path.c_str());  // of a device that nobody has
+    return std::move(started).error();
+  }
   return std::unique_ptr<CounterFile>(new CounterFile(std::move(writer)));
 }
 

@@ -34,8 +34,7 @@ Result<std::string> file_of_own(const std::string& name);
 class CounterFile {
  public:
   // Makes the folder when it is missing, for this user alone; a relative one is of the folder the program is in now.
-  // `context` outlives the file. Errors: those of mkdir() and
-  // of writing.
+  // `context` outlives the file. Errors: those of mkdir() and of writing; ResourceExhausted (no thread).
   static Result<std::unique_ptr<CounterFile>> create(const std::string& folder, provider::Context& context);
   CounterFile(const CounterFile&) = delete;
   CounterFile& operator=(const CounterFile&) = delete;

@@ -197,7 +197,7 @@ Result<PeerId> ReceiverEnd::accept(ConnectionRequest request) {
   const auto refuse = [&](const Error& error) {
     ++counters_.peers_refused;
     const bool for_now = error.code() == ErrorCode::ResourceExhausted;
-    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject(error.context()));
+    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject_in_words(error.context()));
     return Error(error.code(), what + error.context());
   };
   auto theirs = Offer::from_bytes(request.private_data());

@@ -115,7 +115,7 @@ Result<void> SenderEnd::accept(ConnectionRequest request) {
   const std::string what = "accept the receiver at " + request.peer().to_string() + ": ";
   const auto refuse = [&](const Error& error) {
     const bool for_now = error.code() == ErrorCode::ResourceExhausted;
-    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject(error.context()));
+    static_cast<void>(for_now ? request.reject_for_now(error.context()) : request.reject_in_words(error.context()));
     return Error(error.code(), what + error.context());
   };
   auto theirs = Offer::from_bytes(request.private_data());

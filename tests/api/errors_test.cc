@@ -81,7 +81,7 @@ TEST(Connecting, a_rejection_brings_the_words_of_the_application) {
 
 TEST(Connecting, words_that_are_too_long_are_cut) {
   Pair pair;
-  pair.listener->on_request([&] { must(pair.listener->poll_request()->reject(std::string(500, 'x'))); });
+  pair.listener->on_request([&] { must(pair.listener->poll_request()->reject_in_words(std::string(500, 'x'))); });
   Connection connection = must(Connection::prepare(pair.engine));
   expect_error(connection.connect_to(pair.listener->address().to_string()), ErrorCode::Rejected, "said no: \"xxx");
   EXPECT_EQ(test::text_of(connection.private_data()), std::string(kMaxRejectPrivateData, 'x'));

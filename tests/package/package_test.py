@@ -21,7 +21,6 @@ NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$")
 FUNCTION = re.compile(r"^(?!inline|template|using)[\w\[][^()=]*?(\w+)\([^{]*$")
 
 
-
 def check(condition, text):
     if not condition:
         raise SystemExit(f"package_test: {text}")

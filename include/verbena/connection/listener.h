@@ -50,7 +50,7 @@ class ConnectionRequest {
   // Answers no. `private_data` is at most kMaxRejectPrivateData bytes, and shown to the peer's user when it is text.
   Result<void> reject(std::span<const std::byte> private_data = {});
   // The same with words, of which too many are cut off.
-  Result<void> reject(std::string_view why);
+  Result<void> reject_in_words(std::string_view why);
   // Answers that there is no room for it now: the peer has ResourceExhausted instead of Rejected, and may try again
   // later, as a Reconnector does.
   Result<void> reject_for_now(std::string_view why = {});
