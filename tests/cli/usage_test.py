@@ -64,7 +64,7 @@ def numbers_are_read_strictly(setting):
     most = (1 << 64) - 1
     flags = [(("sim", "--seed"), f"0 to {most}", ("-1", str(most + 1), "0x10", "1.5")),
              (("ping", "x", "-c"), f"--count: |0 to {most}", ("-3", "many", "1e3")),
-             (("ping", "x", "--size"), "0 to ", ("-1", "99999999999", "64k")),
+             (("ping", "x", "--size"), "0 to ", ("-1", "99999999999", "64kk")),
              (("ping", "x", "-i"), "--interval: |0 to 1000000", ("nan", "-1", "inf", "1000001", "-0.5")),
              (("ping", "x", "-W"), "--timeout: |0.001 to 1000000", ("nan", "0", "1s")),
              (("ping", "-s", "--port"), "0 to 65535", ("70000", "-1", "http", " 1", "+1", "")),

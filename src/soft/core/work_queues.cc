@@ -67,7 +67,7 @@ void SendQueue::fill(std::uint32_t index, const SendRequest& request, std::uint3
   wqe.opcode = request.opcode;
   wqe.flags = request.flags;
   wqe.sge_count = static_cast<std::uint8_t>(request.local.size());
-  wqe.started = wqe.named = false;
+  wqe.started = false;
   wqe.first_psn = {};
   wqe.packets = 0;
   wqe.bytes_before = 0;

@@ -39,9 +39,8 @@ struct SendWqe {
   std::uint8_t sge_count = 0;
 
   bool started = false;  // a first packet was made: psn and packets are valid
-  bool named = false;    // records say where its payload lies
   Psn first_psn;
-  std::uint32_t packets = 0;       // sequence numbers it takes, at least 1
+  std::uint32_t packets = 0;  // sequence numbers it takes, at least 1; through memory: records that name its payload
   std::uint32_t bytes_before = 0;   // of the requests begun before it, modulo 2^32
   std::uint32_t trains_before = 0;  // begun before it, modulo 2^32
 

@@ -167,7 +167,7 @@ bool Requester::names(LKey lkey) const {
   for (std::uint32_t index = queue.retired(), end = state_.current + (state_.began ? 1 : 0); index != end; ++index) {
     const auto sges = queue.sges(index);
     const auto is_there = [lkey](const ScatterGather& sge) { return sge.lkey == lkey; };
-    if (queue.at(index).named && std::any_of(sges.begin(), sges.end(), is_there)) return true;
+    if (queue.at(index).packets != 0 && std::any_of(sges.begin(), sges.end(), is_there)) return true;
   }
   return false;
 }
@@ -205,7 +205,7 @@ bool Requester::write_record(SendWqe& wqe, const Cut& cut, std::byte* to) {
 bool Requester::write_names(SendWqe& wqe, const Cut& cut, std::byte* to) {
   PieceSet named;
   if (!name_payload(cut, named)) return false;
-  wqe.named = true;
+  ++wqe.packets;
   if (state_.began)
     emit(Continuation{.number = state_.current - state_.first, .placement = Placement::InMemory, .pieces = named}, to);
   else
