@@ -87,6 +87,7 @@ bool ProcessMemory::sees_cookie() const {
 
 // The cookie comes with each copy: its number may be another process's by now.
 Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Piece> to) {
+  if (is_refused()) return Pulled::PeerGone;
   std::uint64_t seen = 0;
   Vector<kMaxPieces + 1> source;
   Vector<kMostTargets + 1> target;
@@ -101,12 +102,13 @@ Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Pi
   return sees_cookie() && counts() ? Pulled::Fault : Pulled::PeerGone;
 }
 
-// What was copied, and now that it was.
-bool ProcessMemory::counts() const {
+bool ProcessMemory::is_refused() const {
   bool refused = true;
-  if (!fault_guard::run([this, &refused] { refused = theirs_.refuses(); })) return false;
-  return !refused && !socket_.has_hung_up();
+  return !fault_guard::run([this, &refused] { refused = theirs_.refuses(); }) || refused;
 }
+
+// What was copied, and now that it was.
+bool ProcessMemory::counts() const { return !is_refused() && !socket_.has_hung_up(); }
 
 // Pages that the peer took away are nobody's loss but its own.
 void ProcessMemory::refuse() {

@@ -41,6 +41,7 @@ class ProcessMemory final : public verbena::local::PeerMemory {
  private:
   std::string try_it();
   bool sees_cookie() const;
+  bool is_refused() const;
   bool counts() const;
 
   const PeerSocket& socket_;

@@ -103,8 +103,10 @@ TEST_F(ProcessMemoryTest, what_a_peer_takes_back_does_not_count) {
   EXPECT_EQ(memory.pull(from, into), Pulled::Whole) << "of ours; it says nothing of the peer's";
   EXPECT_TRUE(PullWords(line(ours)).refuses());
   theirs().refuse();
+  source[0] = std::byte{9};
   EXPECT_EQ(memory.pull(from, into), Pulled::PeerGone);
   EXPECT_EQ(memory.pull(nowhere, into), Pulled::PeerGone);
+  EXPECT_NE(target[0], source[0]) << "nor is it looked at";
 }
 
 TEST_F(ProcessMemoryTest, who_cannot_says_why_and_says_nothing_to_the_peer) {
