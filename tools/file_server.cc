@@ -222,7 +222,7 @@ bool FileServer::pump(const std::function<void(const VisitReport&)>& on_over) {
 void FileServer::welcome(ConnectionRequest request) {
   if (auto greeting = check_file_greeting(request.private_data()); !greeting) {
     (void)request.reject_in_words("this is the file server verbena serve, for verbena get and put; " +
-                         greeting.error().context());
+                                  greeting.error().context());
     return;
   }
   if (visits_.size() >= kMaxVisits) {
