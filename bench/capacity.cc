@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process can hold, how fast it gets there, and how soon it knows that a peer has died.
 //
-//   bench_capacity               prints "connections<TAB>1/s" by packets, "idle_cpu<TAB>%"
+//   bench_capacity               prints "connections<TAB>1/s" by packets, "idle_cpu<TAB>%", the same "_adaptive"
 //   bench_capacity local         the same through shared memory, and "peer_death<TAB>ms"
 #include <signal.h>
 #include <sys/resource.h>
@@ -62,10 +62,10 @@ double connections_per_second(PathChoice path) {
 }
 
 // Of a device that is open, listens, has a connection and nothing to do.
-double idle_cpu_percent(PathChoice path) {
+double idle_cpu_percent(PathChoice path, WaitMode wait) {
   Device device = must(Device::open(OpenOptions{.path = path}));
   Device peer = must(Device::open(OpenOptions{.path = path}));
-  ProgressEngine engine = must(ProgressEngine::create(device, {.wait = WaitMode::Event}));
+  ProgressEngine engine = must(ProgressEngine::create(device, {.wait = wait}));
   if (!engine.add(peer)) std::exit(1);
   Listener listener = must(Listener::create(engine));
   std::optional<Connection> far;
@@ -157,6 +157,7 @@ int main(int argc, char** argv) {
     Victims victims;
     std::printf("peer_death\t%.2f\tms\n", median_death_ms(victims));
   }
-  std::printf("idle_cpu\t%.3f\t%%\n", idle_cpu_percent(path));
+  std::printf("idle_cpu\t%.3f\t%%\n", idle_cpu_percent(path, WaitMode::Event));
+  std::printf("idle_cpu_adaptive\t%.3f\t%%\n", idle_cpu_percent(path, WaitMode::Adaptive));
   std::printf("connections\t%.0f\t1/s\n", connections_per_second(path));
 }

@@ -41,12 +41,13 @@ def hosts(lab, path):
 
 
 def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy",
-            posted="no"):
+            posted="no", memory="allocated"):
     """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
         options = ["--transport", "local" if path == "local" else "udp", "--wait", wait, "--posted", posted,
+                   "--memory", memory,
                    "--op", op, "--test", test, "--size", str(size), "--iterations", str(iterations),
                    "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
         text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
@@ -208,6 +209,21 @@ def ucx(test, size, iterations, tls="tcp", latency=None, path="lo"):
     return run
 
 
+def libfabric(provider, iterations):
+    """The round trip of 8 bytes in us (fi_pingpong prints the half). It listens on every address."""
+    def run(lab):
+        enter, port = lab.loopback_only(), free_port()
+        command = [lab.installed("fi_pingpong"), "-p", provider, "-e", "rdm", "-I", str(iterations), "-S", "8"]
+        text = lab.pair([*enter, "taskset", "-c", FAR, *command, "-B", port],
+                        [*enter, "taskset", "-c", NEAR, *command, "-P", port, "127.0.0.1"], delay_s=0.3)
+        for line in text.splitlines():
+            fields = line.split()
+            if len(fields) == 8 and fields[0] == "8":
+                return float(fields[6]) * 2
+        raise Missing("fi_pingpong printed no line of figures")
+    return run
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -231,6 +247,8 @@ def _local():
              "local-send-8B-rate": verbs("send", "rate", 5000000, "local"),
              "local-send-8B-operations-rate": rate(verbena("send", "bandwidth", 8, 5000000, depth=128, path="local"),
                                                    8),
+             "local-send-8B-adaptive": verbena("send", "latency", 8, 300000, path="local", wait="adaptive"),
+             "libfabric-shm": libfabric("shm", 20000),
              "ucx-posix-tag": ucx("tag_lat", 8, 300000, "posix"),
              "ucx-posix-am": ucx("ucp_am_lat", 8, 300000, "posix"),
              "uct-posix-am": ucx("am_lat", 8, 300000, "posix", latency=True),
@@ -252,6 +270,9 @@ def _local():
                                                          posted="yes")
     for size in ("64KiB", "1MiB"):
         count, iterations = BULK[size]
+        found[f"process-vm-readv-{size}"] = limit("vm", f"vm.readv.{size}")
+        found[f"local-read-{size}-registered"] = verbena("read", "bandwidth", count, iterations // 4, path="local",
+                                                         wait="event", memory="registered")
         found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
         for tls in ("posix", "posix,cma"):
             found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
@@ -317,6 +338,7 @@ FIGURES = {
     "local-connections": capacity("connections", "local"),
     "idle-cpu": capacity("idle_cpu"),
     "local-idle-cpu": capacity("idle_cpu", "local"),
+    "local-idle-cpu-adaptive": capacity("idle_cpu_adaptive", "local"),
     "local-peer-death": capacity("peer_death", "local"),
     "shards-one": together("bench_shards", "one"),
     "shards-two": together("bench_shards", "two"),
@@ -343,7 +365,8 @@ FIGURES |= {f"plain-{figure}": plain(FIGURES[figure]) for figure in PLAIN}
 
 # What the machine allows, and the verbs under a message protocol: measured around what is compared with them.
 BRACKETS = {
-    "line", "memcpy-64KiB", "memcpy-1MiB", "memcpy-64MiB", "local-read-1MiB-posted", "epoll-1cpu", "epoll-2cpu",
+    "line", "memcpy-64KiB", "memcpy-1MiB", "memcpy-64MiB", "process-vm-readv-64KiB", "process-vm-readv-1MiB",
+    "local-send-8B-operations", "local-read-1MiB-posted", "epoll-1cpu", "epoll-2cpu",
     "bare-udp-pingpong", "framed-ceiling-1KiB", "framed-ceiling-4KiB", "bare-packet-rate", "veth-udp-pingpong",
     "veth-ceiling", *PLAIN,
 }
@@ -354,7 +377,10 @@ def _local_rows():
     for peer in ("ucx-posix-tag", "ucx-posix-am", "uct-posix-am"):
         yield Row("local.send.8B.latency", "us", "local-send-8B", peer, "<= 1")
         yield Row("local.send.8B.single-threaded.latency", "us", "local-send-8B-single", peer, "<= 1")
+    yield Row("local.send.8B.latency", "us", "local-send-8B", "libfabric-shm", "<= 1")
     yield Row("local.send.8B.operations.latency", "us", "local-send-8B-operations", "ucx-posix-tag", "<= 1")
+    yield Row("local.send.8B.operations.adaptive.latency", "us", "local-send-8B-adaptive", "local-send-8B-operations",
+              "<= 1.1")
     yield Row("local.send.8B.operations.rate", "M/s", "local-send-8B-operations-rate", "ucx-posix-am-rate", ">= 1")
     yield Row("local.write.8B.latency", "us", "local-write-8B", "line", "<= against + 0.06")
     yield Row("local.write.8B.latency", "us", "local-write-8B", "ucx-posix-put", "<= 1")
@@ -365,6 +391,10 @@ def _local_rows():
         yield Row(f"local.{op}.4KiB.bandwidth", "GB/s", f"local-{op}-4KiB", "ucx-posix-put-4KiB", ">= 1")
         for size in ("64KiB", "1MiB", "64MiB"):
             yield Row(f"local.{op}.{size}.bandwidth", "GB/s", f"local-{op}-{size}", f"memcpy-{size}", ">= 0.95")
+        if op == "read":
+            for size in ("64KiB", "1MiB"):
+                yield Row(f"local.read.{size}.registered.bandwidth", "GB/s", f"local-read-{size}-registered",
+                          f"process-vm-readv-{size}", ">= 0.95")
         for size in ("4KiB", "64KiB", "1MiB"):
             yield Row(f"local.{op}.{size}.posted.bandwidth", "GB/s", f"local-{op}-{size}-posted", f"memcpy-{size}")
     for size in ("64KiB", "1MiB"):
@@ -441,6 +471,7 @@ def _rows():
     yield Row("local.connections.rate", "1/s", "local-connections", goal=">= 1000")
     yield Row("library.idle.processor", "%", "idle-cpu", goal="<= 0.1")
     yield Row("local.idle.processor", "%", "local-idle-cpu", goal="<= 0.1")
+    yield Row("local.idle.adaptive.processor", "%", "local-idle-cpu-adaptive", goal="<= 0.1")
     yield Row("local.peer-death.time", "ms", "local-peer-death", goal="<= 100")
     for name in ("callback", "awaited"):
         yield Row(f"form.{name}.write.8B", "ns", f"form-{name}", "form-polled", "<= against + 30")

@@ -21,12 +21,14 @@ OPTIONS are the same on both sides, each "--key value"; an unknown key is an err
   --iterations N         round trips (latency) or messages (bandwidth); the first tenth, of messages DEPTH at least, is
                          warm-up and left out
   --depth N              messages outstanding at a time (bandwidth)
+  --memory allocated|registered  by Verbena, which a peer of this host reaches; or the program's own, which the kernel
+                         copies to and from its process
   --posted yes|no        WRITE and READ within the host are requests even where they need not be; no unless told
                          otherwise
   --mtu BYTES            payload of a full packet: 1024 or 4096
   --rcvbuf BYTES         to be handed to SO_RCVBUF of every receiving socket; Linux doubles it (106496 -> 212,992)
   --device ADDRESS       the address to use, where it is not to be a free one of loopback
-  --wait busy|event      how both sides wait; busy unless told otherwise
+  --wait busy|event|adaptive  how both sides wait; busy unless told otherwise
   --cpu N                the CPU to be pinned to; every thread that works during the measurement stays on it
 
 The server prints "ready<TAB>TOKEN<TAB>address" when a client may come, and flushes. TOKEN has no white space; what

@@ -26,6 +26,7 @@ struct Options {
   int cpu = -1;
   WaitMode wait = WaitMode::Busy;
   bool posted = false;
+  bool own_memory = false;  // the program's, which is registered; otherwise allocated by Verbena
 };
 
 [[noreturn]] void die(const std::string& what) {
@@ -81,10 +82,14 @@ Options parse(int argc, char** argv) {
       o.receive_buffer = number();
     else if (key == "--posted" && (value == "yes" || value == "no"))
       o.posted = value == "yes";
+    else if (key == "--memory" && (value == "allocated" || value == "registered"))
+      o.own_memory = value == "registered";
     else if (key == "--wait" && value == "busy")
       o.wait = WaitMode::Busy;
     else if (key == "--wait" && value == "event")
       o.wait = WaitMode::Event;
+    else if (key == "--wait" && value == "adaptive")
+      o.wait = WaitMode::Adaptive;
     else if (key == "--cpu")
       o.cpu = static_cast<int>(number());
     else
@@ -106,8 +111,8 @@ class End {
       : options_(options),
         device_(must(Device::open(open_options(options)))),
         engine_(must(ProgressEngine::create(device_, {options.wait}))),
-        source_(must(device_.allocate_memory(options.size))),
-        target_(must(device_.allocate_memory(options.size))) {
+        source_(make_memory()),
+        target_(make_memory()) {
     std::fill(target_.bytes().begin(), target_.bytes().end(), std::byte{0});
   }
 
@@ -148,6 +153,11 @@ class End {
     open.device = o.device;
     open.path = o.transport == "local" ? PathChoice::Local : PathChoice::Roce;
     return open;
+  }
+
+  MemoryRegion make_memory() {
+    if (!options_.own_memory) return must(device_.allocate_memory(options_.size));
+    return must(device_.register_memory(std::span(peer::touched_pages(options_.size), options_.size)));
   }
 
   ConnectionOptions connection_options() const {
