@@ -437,5 +437,19 @@ TEST(Responder, r037_duplicate_read_with_a_dead_key_is_an_access_error) {
   s.rig.expect_event(AsyncEventType::QpAccessError);
 }
 
+TEST(Responder, r037_duplicate_read_needs_the_right_that_the_queue_pair_has_then) {
+  ServedInOrder s;
+  s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 100)));
+  s.rig.expect_read_response(Opcode::RcReadResponseOnly, s.rig.their(0), s.memory.bytes(4096, 100));
+  QueuePairAttributes values;
+  values.access = Access::LocalWrite | Access::RemoteWrite | Access::RemoteAtomic;
+  ASSERT_TRUE(s.rig.modify(values, AttributeMask::Access));
+  s.rig.deliver(s.rig.read(s.rig.their(0), s.reth(4096, 100)));
+  s.rig.expect_nak(NakCode::InvalidRequest, s.rig.their(0));
+  s.rig.expect_silence();
+  EXPECT_EQ(s.rig.state(), QueuePairState::Error);
+  s.rig.expect_event(AsyncEventType::QpRequestError);
+}
+
 }  // namespace
 }  // namespace verbena::conformance
