@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the system has none left of: pages for the memory of a peer, which faults at the first touch, and watches for a
-// user's sockets.
+// user's sockets; and what a peer says at that very moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <cerrno>
+#include <functional>
+#include <utility>
 
 #include "base/fault_guard.h"
 #include "soft/driver/local/test_side.h"
@@ -14,9 +17,10 @@
 namespace {
 bool shared_memory_is_lost = false;
 bool watches_are_used_up = false;
+std::function<void()> before_a_shutdown;
 }  // namespace
 
-// The linker puts these in the places of mmap() and epoll_ctl() (--wrap), for the whole program.
+// The linker puts these in the places of mmap(), epoll_ctl() and shutdown() (--wrap), for the whole program.
 extern "C" void* __real_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset);
 extern "C" void* __wrap_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   void* const memory = __real_mmap(at, bytes, protection, flags, file, offset);
@@ -30,11 +34,17 @@ extern "C" int __wrap_epoll_ctl(int set, int operation, int file, epoll_event* e
   errno = ENOSPC;
   return -1;
 }
+extern "C" int __real_shutdown(int socket, int how);
+extern "C" int __wrap_shutdown(int socket, int how) {
+  if (before_a_shutdown) std::exchange(before_a_shutdown, nullptr)();
+  return __real_shutdown(socket, how);
+}
 
 namespace verbena::soft::local {
 namespace {
 
 using ::testing::HasSubstr;
+using verbena::local::Answer;
 using verbena::local::Endpoint;
 using verbena::local::Hello;
 using verbena::local::layout_of;
@@ -100,6 +110,25 @@ TEST(HubFault, where_nobody_would_hear_of_asks_there_is_no_hub) {
   ASSERT_FALSE(opened);
   EXPECT_THAT(opened.error().to_string(), HasSubstr("fs.epoll.max_user_watches"));
   EXPECT_TRUE(Hub::open({.address = address(1)}));
+}
+
+TEST(HubFault, who_speaks_while_it_is_hung_up_on_for_its_silence_is_answered) {
+  Side keeper(1);
+  const auto segment = Segment::create(layout_of(Hub::kRingCapacity).bytes);
+  auto peer = reach({keeper.endpoint().gid, 0});
+  ASSERT_TRUE(segment && peer && *peer);
+  bool spoke = false;
+  before_a_shutdown = [&] {
+    const Endpoint self{address(3), Qpn{50}};
+    spoke = (**peer).send(Hello{Hub::kRingCapacity, self, keeper.endpoint()}, segment->descriptor()).has_value();
+  };
+  watches_are_used_up = true;
+  keeper.turn();
+  watches_are_used_up = false;
+  EXPECT_TRUE(spoke);
+  const auto answer = (**peer).try_receive_answer();
+  ASSERT_TRUE(answer && *answer) << "it would wait for an answer";
+  EXPECT_EQ(**answer, Answer::Roce);
 }
 
 }  // namespace
