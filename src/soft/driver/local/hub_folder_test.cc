@@ -7,6 +7,7 @@
 #include "soft/driver/local/test_container.h"
 #include "soft/driver/local/test_folder.h"
 #include "soft/driver/local/test_side.h"
+#include "soft/driver/test_other_network.h"
 
 namespace verbena::soft::local {
 namespace {
@@ -72,6 +73,22 @@ TEST(HubInAFolder, two_networks_share_memory) {
   EXPECT_THAT(*said, HasSubstr("written"));
   EXPECT_THAT(explained, HasSubstr("met in " + folder.path()));
   EXPECT_EQ(keeper.memory[99], std::byte{7});
+}
+
+// The thread that drives a device may go to another network; the folder is the same there.
+TEST(HubInAFolder, who_asks_from_another_network_meets_in_it) {
+  const TestFolder folder;
+  Side asks(1, false, {}, {}, folder.path()), asked(2, false, {}, {}, folder.path()), elsewhere(3);
+  const OtherNetwork other;
+  if (!other.is_entered()) GTEST_SKIP() << kNoOtherNetwork;
+  asks.connect(asked.endpoint());
+  asked.connect(asks.endpoint());
+  turn_until([&] { return asks.on_rings() && asked.on_rings(); }, {&asks, &asked});
+  EXPECT_THAT(asks.explained(), HasSubstr("met in " + folder.path()));
+  asks.use_another();
+  asks.connect(elsewhere.endpoint());
+  EXPECT_TRUE(asks.on_packets()) << "nobody there is in the folder";
+  EXPECT_THAT(asks.explained(), HasSubstr("was asked for from another network than the device's"));
 }
 
 TEST(HubInAFolder, without_one_on_both_sides_two_networks_go_by_packets) {
