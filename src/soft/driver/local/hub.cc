@@ -57,7 +57,6 @@ LocalLink link_of(std::span<std::byte> memory, std::uint32_t ring_capacity, bool
 
 constexpr const char* kScarce = "file descriptors are scarce, and the last quarter is the program's: raise ulimit -n";
 constexpr const char* kInherited = "this process inherited the device by a fork: it must open one of its own";
-constexpr const char* kEnded = ", which has ended or closed it";
 constexpr const char* kUnwatched = "no more sockets of this user can be watched: raise fs.epoll.max_user_watches";
 
 // Who has the address and the place has the name. A process that had all three before loses them one after the other
@@ -186,8 +185,7 @@ void Hub::handle_hang_ups(Instant now) {
     const auto found = sockets_.find(id);
     if (found == sockets_.end()) continue;
     const Qpn qpn = found->second.qpn;
-    std::string& reason = entries_.at(qpn.value()).reason;
-    if (!reason.ends_with(kEnded)) reason += kEnded;
+    entries_.at(qpn.value()).reason += ", which has ended or closed it";
     nic_->handle_hang_up(now, qpn, now + options_.farewell);
   }
 }

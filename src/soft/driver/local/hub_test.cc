@@ -23,6 +23,7 @@ namespace verbena::soft::local {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using verbena::local::Answer;
 using verbena::local::Endpoint;
 using verbena::local::Hello;
@@ -375,6 +376,18 @@ TEST(Hub, a_peer_that_goes_unused_is_said_once) {
   a.now = a.now + Duration::milliseconds(100);
   a.turn();
   EXPECT_TRUE(a.nic.settle_deadlines().is_never()) << "nothing comes any more";
+}
+
+TEST(Hub, the_reason_of_a_path_says_once_that_its_peer_went) {
+  Side a(1, false, {}, Duration::milliseconds(100));
+  auto b = std::make_unique<Side>(2);
+  a.connect(b->endpoint());
+  b->connect(a.endpoint());
+  a.turn();
+  const std::string before = a.hub->explain(a.qp.qpn), reason = before.substr(0, before.find(';'));
+  b.reset();
+  for (int i = 0; i < 4; ++i) a.turn();
+  EXPECT_THAT(a.hub->explain(a.qp.qpn), StartsWith(reason + ", which has ended or closed it;"));
 }
 
 TEST(Hub, who_lets_go_of_a_peer_that_goes_does_not_wait_for_its_farewell) {
