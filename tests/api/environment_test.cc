@@ -31,8 +31,20 @@ class EnvironmentFiles : public ::testing::Test {
   }
   // Something under each name that the next device of this process may take.
   void occupy(const std::string& begin, const std::string& end, const std::function<void(const fs::path&)>& make) {
-    for (int number = 1; number <= 300; ++number)
+    const int last = last_number();
+    for (int number = last + 1; number <= last + 20; ++number)
       make(folder / (begin + "-" + std::to_string(::getpid()) + "-" + std::to_string(number) + end));
+  }
+  // Of the files of this process.
+  int last_number() const {
+    const fs::path apart = folder / "apart";
+    fs::create_directory(apart);
+    ::setenv("VERBENA_PCAP", (apart / "wire").c_str(), 1);
+    EXPECT_TRUE(Device::open());
+    ::unsetenv("VERBENA_PCAP");
+    const std::string name = fs::directory_iterator(apart)->path().filename();
+    fs::remove_all(apart);
+    return std::stoi(name.substr(name.rfind('-') + 1));
   }
   std::size_t regular_files() const {
     return static_cast<std::size_t>(std::count_if(fs::directory_iterator(folder), {}, [](const auto& entry) {
@@ -50,8 +62,8 @@ class EnvironmentFiles : public ::testing::Test {
 };
 
 TEST_F(EnvironmentFiles, a_capture_does_not_go_where_a_link_points) {
-  ::setenv("VERBENA_PCAP", (folder / "wire.pcapng").c_str(), 1);
   occupy("wire", ".pcapng", [this](const fs::path& path) { fs::create_symlink(folder / "elsewhere", path); });
+  ::setenv("VERBENA_PCAP", (folder / "wire.pcapng").c_str(), 1);
   const Device device = must(Device::open());
   EXPECT_FALSE(fs::exists(folder / "elsewhere"));
   EXPECT_EQ(regular_files(), 2u);
@@ -68,8 +80,8 @@ TEST_F(EnvironmentFiles, a_device_that_does_not_open_leaves_no_capture) {
 }
 
 TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
-  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
   occupy("device", ".new", [this](const fs::path& path) { fs::create_hard_link(folder / "precious", path); });
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
   { const Device device = must(Device::open()); }
   EXPECT_EQ(precious(), "precious");
 }
