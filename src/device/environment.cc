@@ -189,11 +189,12 @@ Result<std::unique_ptr<CounterFile>> CounterFile::create(const std::string& fold
   if (!file) return std::move(file).error();
   const std::string path = *file;
   auto writer = std::make_unique<Writer>(std::move(*file), context);
-  if (auto written = writer->write(true); !written) return std::move(written).error();
-  if (auto started = writer->start(); !started) {
+  auto ready = writer->write(true);
+  if (ready) ready = writer->start();
+  if (!ready) {
     writer.reset();
     ::unlink(path.c_str());  // of a device that nobody has
-    return std::move(started).error();
+    return std::move(ready).error();
   }
   return std::unique_ptr<CounterFile>(new CounterFile(std::move(writer)));
 }

@@ -79,6 +79,13 @@ TEST_F(EnvironmentFiles, a_device_that_does_not_open_leaves_no_capture) {
   EXPECT_EQ(regular_files(), 1u);
 }
 
+TEST_F(EnvironmentFiles, a_device_whose_counters_cannot_be_written_leaves_none) {
+  occupy("device", ".new", [](const fs::path& path) { fs::create_directory(path); });
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
+  EXPECT_FALSE(Device::open());
+  EXPECT_EQ(regular_files(), 1u);
+}
+
 TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
   occupy("device", ".new", [this](const fs::path& path) { fs::create_hard_link(folder / "precious", path); });
   ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);

@@ -64,7 +64,8 @@ TEST(OtherUser, who_is_named_and_names_us_shares_memory_by_two_copies) {
   EXPECT_THAT(words, HasSubstr("two copies, since it is of another user"));
 }
 
-// "ResourceExhausted, ResourceExhausted, open": with ever more threads, what comes of opening a device.
+// "ResourceExhausted, ResourceExhausted, open": with ever more threads, what comes of opening a device, and whether it
+// left a file though it did not open.
 std::string opened_with_ever_more_threads() {
   std::string folder = (std::filesystem::temp_directory_path() / "verbena-XXXXXX").string(), words;
   if (::mkdtemp(folder.data()) == nullptr) return "no folder";
@@ -75,12 +76,13 @@ std::string opened_with_ever_more_threads() {
     ::setrlimit(RLIMIT_NPROC, &limit);
     const auto device = Device::open();
     words += (words.empty() ? "" : ", ") + (device ? "open" : std::string(to_string(device.error().code())));
+    if (!device && !std::filesystem::is_empty(folder)) words += " and a file";
   }
   std::filesystem::remove_all(folder);
   return words;
 }
 
-TEST(OtherUser, who_may_not_have_the_threads_of_a_device_is_told_so) {
+TEST(OtherUser, who_may_not_have_the_threads_of_a_device_is_told_so_and_left_no_counters) {
   if constexpr (kSanitized) GTEST_SKIP() << "a sanitizer has threads of its own";
   const auto said = soft::said_by_another_user(opened_with_ever_more_threads);
   if (!said) GTEST_SKIP() << soft::kNoOtherUser;
