@@ -6,13 +6,13 @@
 //   lab 127.0.0.1:40000     connects there, sends and writes
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -25,7 +25,6 @@ namespace {
 
 using namespace verbena;
 
-constexpr std::chrono::seconds kPatience{30};
 constexpr std::uint32_t kHalf = 2048;  // of the memory: SENDs arrive in the first, WRITEs in the second
 constexpr std::array<std::byte, 4> kImmediate{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{42}};
 
@@ -77,17 +76,23 @@ void meet(int tcp) { swap(tcp, std::array<std::byte, 1>{}); }
 
 // ---- Verbs.
 
-Completion next_completion(CompletionQueue& completions) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (std::chrono::steady_clock::now() < until) {
+// By packets, who only receives is not told of it.
+bool has_gone(int tcp) {
+  pollfd look{.fd = tcp, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&look, 1, 0) != 0;
+}
+
+Completion next_completion(CompletionQueue& completions, int tcp) {
+  for (;;) {
+    const bool is_alone = has_gone(tcp);  // what the peer did before that is in the queue
     const auto done = completions.poll_one();
+    if (!done && is_alone) fail("completion", "the peer has gone");
     if (!done) continue;
     if (done->status == CompletionStatus::Success) return *done;
     std::fprintf(stderr, "request %llu: %s\n", static_cast<unsigned long long>(done->id),
                  std::string(to_string(done->status)).c_str());
     std::exit(1);
   }
-  fail("completion", "none came: the peer may have gone");  // by packets, who only receives is not told
 }
 
 void expect(PostResult posted) {
@@ -103,7 +108,7 @@ ScatterGather put(const MemoryRegion& memory, std::uint32_t offset, std::string_
 }
 
 void send_and_write(QueuePair& queue_pair, CompletionQueue& completions, const MemoryRegion& memory,
-                    const RemoteMemory& theirs) {
+                    const RemoteMemory& theirs, int tcp) {
   const ScatterGather message = put(memory, 0, "a message");
   SendRequest send;
   send.id = 1;
@@ -121,7 +126,7 @@ void send_and_write(QueuePair& queue_pair, CompletionQueue& completions, const M
 
   expect(queue_pair.post_send(std::array{send, write}));
   for (int i = 0; i < 2; ++i)
-    std::printf("done: request %d\n", static_cast<int>(next_completion(completions).id));
+    std::printf("done: request %d\n", static_cast<int>(next_completion(completions, tcp).id));
 }
 
 // The WRITE needs a receive for its immediate only; the bytes have their place.
@@ -130,11 +135,11 @@ void post_receives(QueuePair& queue_pair, const ScatterGather& inbox) {
   expect(queue_pair.post_receive({.id = 2, .local = {}}));
 }
 
-void print_what_arrives(CompletionQueue& completions, const MemoryRegion& memory) {
+void print_what_arrives(CompletionQueue& completions, const MemoryRegion& memory, int tcp) {
   const auto* text = reinterpret_cast<const char*>(memory.data());
-  const Completion message = next_completion(completions);
+  const Completion message = next_completion(completions, tcp);
   std::printf("SEND: %.*s\n", static_cast<int>(message.byte_count), text);
-  const Completion notice = next_completion(completions);
+  const Completion notice = next_completion(completions, tcp);
   std::printf("WRITE with immediate %d: %.*s\n", std::to_integer<int>(notice.immediate[3]),
               static_cast<int>(std::min(notice.byte_count, kHalf)), text + kHalf);
 }
@@ -155,11 +160,11 @@ int main(int argc, char** argv) {
   or_exit(queue_pair.connect(peer));
   if (where != nullptr) {
     meet(tcp);  // the peer has its receives
-    send_and_write(queue_pair, completions, memory, theirs);
+    send_and_write(queue_pair, completions, memory, theirs, tcp);
   } else {
     post_receives(queue_pair, memory.local(0, kHalf));
     meet(tcp);
-    print_what_arrives(completions, memory);
+    print_what_arrives(completions, memory, tcp);
   }
   meet(tcp);  // a queue pair stays until the other has its answers
   ::close(tcp);
