@@ -2,6 +2,7 @@
 """verbena bench: every test and flag at both ends, what each end prints, JSON, the page, ends that disagree."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -29,6 +30,11 @@ def ended(server):
     return output.decode(), server.process.returncode
 
 
+def load(file):
+    with open(file, encoding="utf-8") as result:
+        return json.load(result)
+
+
 def both(setting, test, *flags, client=(), server=()):
     """Runs a test; the output of client and server and the client's JSON."""
     other = Server(setting, "bench", *test, "-F", *flags, *server)
@@ -36,8 +42,7 @@ def both(setting, test, *flags, client=(), server=()):
     ours, _ = setting.run(*words_to(other, test), *flags, *client, "--json", file)
     theirs, status = ended(other)
     check(status == 0, f"{test} {flags}: {other.errors()}")
-    with open(file, encoding="utf-8") as result:
-        return ours, theirs, json.load(result)
+    return ours, theirs, load(file)
 
 
 def table(output, header):
@@ -194,8 +199,7 @@ def all_sizes_from_2_to_8388608(setting):
         ours, _, result = both(setting, test, "-a", "-n", "5", client=("--report", page), server=("--json", file))
         check([int(row[0]) for row in table(ours, header)] == wanted, ours)
         check([one["bytes"] for one in result["results"]] == wanted, result)
-        with open(file, encoding="utf-8") as other:
-            check([one["bytes"] for one in json.load(other)["results"]] == wanted, "the server's JSON")
+        check([one["bytes"] for one in load(file)["results"]] == wanted, "the server's JSON")
         svgs = whole_page(page)
         check(svgs == 2, f"{svgs} plots")
     say("23 sizes, at both ends, by size in the page")
@@ -361,6 +365,47 @@ def an_interrupt_ends_both(setting):
     say(server.errors().splitlines()[0])
 
 
+def an_interrupt_keeps_what_was_measured(setting):
+    sizes = [2 ** n for n in range(1, 24)]
+    # Each takes minutes.
+    for test, header, count in ((("write", "bw"), BANDWIDTH, "50000"), (("send", "lat"), LATENCY, "1000000")):
+        flags = ("-a", "-n", count, "--json")
+        ours, theirs, page = setting.path("ours.json"), setting.path("theirs.json"), setting.path("page.html")
+        server = Server(setting, "bench", *test, "-F", *flags, theirs)
+        client = setting.start(*words_to(server, test), *flags, ours, "--report", page, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        output = ""
+        while header not in output or len(output.split(header)[1].splitlines()) < 3:  # two of them
+            output += os.read(client.stdout.fileno(), 4096).decode()
+        client.send_signal(signal.SIGINT)
+        rest, errors = client.communicate(timeout=PATIENCE)
+        rows = [int(line.split()[0]) for line in (output + rest.decode()).split(header)[1].splitlines()[1:]]
+        told = errors.decode().splitlines()[-1]
+        check(client.returncode == 1 and told.startswith(f"verbena bench {' '.join(test)}: Cancelled: "), errors)
+        check(rows == sizes[:len(rows)] and 2 <= len(rows) < len(sizes), rows)
+        result = load(ours)
+        check(not result["ok"] and result["error"]["code"] == "Cancelled", result)
+        check([one["bytes"] for one in result["results"]] == rows, f"{rows} {result}")
+        check(whole_page(page) == 2, "the page has not its plots")
+        check(f"plots and numbers are in {page}" in errors.decode(), errors)
+        check(ended(server)[1] == 1, server.errors())
+        result = load(theirs)
+        there = [one["bytes"] for one in result["results"]]
+        check(not result["ok"] and there and there == sizes[:len(there)], result)
+    say(f"{len(rows)} of {len(sizes)} sizes, in the file and the page")
+
+
+def an_interrupt_before_anything_was_measured_leaves_no_page(setting):
+    file, page = setting.path("result.json"), setting.path("page.html")
+    server = Server(setting, "bench", "write", "bw", "-F", "-a", "--json", file, "--report", page)
+    server.process.send_signal(signal.SIGINT)
+    check(ended(server)[1] == 1 and "Cancelled" in server.errors(), server.errors())
+    result = load(file)
+    check(not result["ok"] and result["error"]["code"] == "Cancelled" and not result["results"], result)
+    check(not os.path.exists(page), "a page without numbers")
+    say(server.errors().strip())
+
+
 def strangers_are_told_apart(setting):
     for words in (b"0000:000011:000001:00000000000000000000ffff7f090909\0", b"\x02\0\0\0{}", b"\x03\0\0\0[1]", b"",
                   b'\x0d\0\0\0{"flags":"x"}', b'\x20\0\0\0{"flags":[[1,2]],"address":"x"} ',
@@ -387,4 +432,5 @@ if __name__ == "__main__":
          duration_ends_by_the_clock, all_sizes_from_2_to_8388608, the_page_of_one_size_is_whole,
          every_time_is_printed_on_request, packets_carry_the_traffic_class, ends_that_disagree_say_in_what,
          flags_that_mean_nothing_are_refused, an_end_that_goes_ends_the_other, an_interrupt_ends_both,
+         an_interrupt_keeps_what_was_measured, an_interrupt_before_anything_was_measured_leaves_no_page,
          strangers_are_told_apart)

@@ -266,9 +266,30 @@ def an_interrupt_ends_both_and_keeps_what_there_is(setting):
     say(errors.decode().splitlines()[0])
 
 
+def an_interrupted_tuning_recommends_nothing(setting):
+    server = Server(setting, "bench", "message", "-F")
+    host, port = server.address.rsplit(":", 1)
+    file = setting.path("interrupted.json")
+    client = setting.start("tune", host, "-p", port, "--goal", "bandwidth", "--size", "1048576", "-F", "--json", file,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told = b""
+    while told.count(b"\n") < 4:  # of some hundred tests
+        told += os.read(server.process.stdout.fileno(), 4096)
+    client.send_signal(signal.SIGINT)
+    output, errors = client.communicate(timeout=PATIENCE)
+    check(client.returncode == 1 and not output, f"{client.returncode} {output}")
+    check(re.fullmatch("verbena tune: Cancelled: .*interrupted\n", errors.decode()), errors)
+    result = load(file)
+    check(not result["ok"] and result["error"]["code"] == "Cancelled" and "best" not in result, result)
+    server.process.communicate(timeout=PATIENCE)
+    check(server.process.returncode == 1 and "interrupted" in server.errors(), server.errors())
+    say(server.errors().splitlines()[0])
+
+
 if __name__ == "__main__":
     main(a_comparison_measures_both_paths_and_says_what_to_take,
          all_of_bench_message_without_a_protocol_is_a_comparison,
          all_of_bench_message_with_a_protocol_is_of_that_one, one_path_and_one_protocol_are_enough,
          a_server_elsewhere_serves_a_comparison_and_a_tuning, a_tuning_recommends_what_it_measured,
-         what_makes_no_sense_is_refused, an_interrupt_ends_both_and_keeps_what_there_is)
+         what_makes_no_sense_is_refused, an_interrupt_ends_both_and_keeps_what_there_is,
+         an_interrupted_tuning_recommends_nothing)
