@@ -104,8 +104,7 @@ std::string_view open_advice(const Error& error, const DeviceFlags& flags, const
 std::string_view connect_advice(const Error& error, const Device& device, const Endpoint& peer) {
   if (error.code() == ErrorCode::ResourceExhausted && error.domain() == ErrorDomain::CmReject)
     return "The server there has no room for another client now: try again later.";
-  if (error.context().find("the device there has the request") != std::string::npos)
-    return "Look at the program there: it is stopped, or too busy to answer.";
+  if (error.code() == ErrorCode::TimedOut) return "Look at the program there: it is stopped, or too busy to answer.";
   if (error.code() != ErrorCode::Unreachable) return advice(error.code());
   const auto remote = peer.resolve(device.address());
   if (remote && remote->is_ipv4() != device.address().is_ipv4())

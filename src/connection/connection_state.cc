@@ -250,13 +250,14 @@ Error ConnectionState::why_not_connected() const {
 }
 
 Error ConnectionState::timeout_error(bool request_is_there) {
+  const std::string what =
+      "connect to " + peer_.to_string() + ": no answer within " + describe::duration(options_.connect_timeout) + "; ";
+  if (request_is_there)
+    return Error(ErrorCode::TimedOut,
+                 what + "the device there has the request, and its program has not answered: does its engine run?");
   const std::string hint = context().hint_about(remote_);
-  const std::string why =
-      request_is_there ? "the device there has the request, and its program has not answered: does its engine run?"
-      : hint.empty()   ? "is a program listening there, and UDP port 4791 open?"
-                       : "the network says: " + hint;
-  return Error(ErrorCode::Unreachable, "connect to " + peer_.to_string() + ": no answer within " +
-                                           describe::duration(options_.connect_timeout) + "; " + why);
+  return Error(ErrorCode::Unreachable, what + (hint.empty() ? "is a program listening there, and UDP port 4791 open?"
+                                                            : "the network says: " + hint));
 }
 
 // ---- The queue pair, with what the handshake settled.

@@ -16,7 +16,8 @@ TEST(Curable, a_refusal_for_good_is_not_and_one_that_passes_is) {
     EXPECT_FALSE(is_curable(rejection_error("there:1", reason, {}))) << reason;
   EXPECT_FALSE(is_curable(Error(ErrorCode::InvalidArgument, "no port", kRejectStale, ErrorDomain::Errno)));
   EXPECT_FALSE(is_curable(Error(ErrorCode::Rejected, "no", kRejectStale, ErrorDomain::Errno)));
-  EXPECT_TRUE(is_curable(Error(ErrorCode::Unreachable, "nobody answered")));
+  for (const ErrorCode code : {ErrorCode::Unreachable, ErrorCode::TimedOut})
+    EXPECT_TRUE(is_curable(Error(code, "nobody answered")));
 }
 
 }  // namespace

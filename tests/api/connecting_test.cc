@@ -237,7 +237,7 @@ TEST(Listening, who_answers_a_request_that_was_given_up_is_told_so) {
           must(Connection::prepare(near, ConnectionOptions{.connect_timeout = Duration::milliseconds(50)}));
       bool over = false;
       const auto ask = [&]() -> Task<void> {
-        expect_error(co_await asks.async_connect_to(listener.address().to_string()), ErrorCode::Unreachable);
+        EXPECT_FALSE(co_await asks.async_connect_to(listener.address().to_string()));
         over = true;
       };
       near.spawn(ask());

@@ -213,7 +213,7 @@ TEST(VirtualNetwork, a_listener_whose_program_takes_nothing_is_told_apart_from_n
   VirtualNetwork network = network_of(5);
   VirtualHost server = must(network.add_host()), client = must(network.add_host());
   const Listener listener = must(Listener::create(server.engine(), {.port = 7471}));
-  expect_error(network.run(client, connect(client)), ErrorCode::Unreachable, "no answer within",
+  expect_error(network.run(client, connect(client)), ErrorCode::TimedOut, "no answer within",
                "the device there has the request", "does its engine run?");
 }
 

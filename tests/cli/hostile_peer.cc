@@ -35,10 +35,15 @@ Result<std::unique_ptr<HostilePeer>> HostilePeer::create() {
   return peer;
 }
 
-Result<void> HostilePeer::serve() {
+Result<Listener> HostilePeer::open_listener() {
   auto listener = Listener::create(engine_);
+  if (listener) print_line("listening on " + listener->address().to_string());
+  return listener;
+}
+
+Result<void> HostilePeer::serve() {
+  auto listener = open_listener();
   if (!listener) return std::move(listener).error();
-  print_line("listening on " + listener->address().to_string());
   auto request = listener->wait_request(Duration::seconds(60));
   if (!request) return std::move(request).error();
   if (auto accepted = channel_->accept(*request); !accepted) return accepted;

@@ -17,7 +17,9 @@ class HostilePeer {
   static Result<std::unique_ptr<HostilePeer>> create();
 
   Result<void> connect(const std::string& address) { return channel_->connect(address); }
-  // Prints its address, waits for one client and for its first message.
+  // Prints its address.
+  Result<Listener> open_listener();
+  // The same, waits for one client and for its first message.
   Result<void> serve();
 
   // As it is: emitting checks nothing.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_peer list client|server; hostile_peer client CASE ADDRESS; hostile_peer server CASE.
+// hostile_peer list client|server; hostile_peer client CASE ADDRESS; hostile_peer server CASE;
+// hostile_peer deaf.
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "tests/cli/hostile_peer.h"
@@ -17,10 +20,19 @@ int run(const HostileCase& chosen, const std::string& address) {
   return 0;
 }
 
+// Listens, and looks at nothing that comes.
+int be_deaf() {
+  auto peer = HostilePeer::create();
+  auto listener = peer ? (*peer)->open_listener() : verbena::Result<verbena::Listener>(peer.error());
+  if (!listener) return std::fprintf(stderr, "%s\n", listener.error().to_string().c_str()), 1;
+  for (;;) ::pause();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words == std::vector<std::string>{"deaf"}) return be_deaf();
   if (words.size() < 2) return 2;
   const bool lists = words[0] == "list";
   const std::string& side = lists ? words[1] : words[0];

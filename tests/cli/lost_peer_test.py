@@ -14,7 +14,7 @@ ROUNDS = 5
 STOPPED_SECONDS = 6  # well over the retry budget of a good two seconds
 # By packets and through memory, and how much of the time a transfer takes there.
 PATHS = {"roce": 1, "local": 0.3}
-TROUBLE = ("RetryExceeded", "Disconnected", "ConnectionLost", "Unreachable")
+TROUBLE = ("RetryExceeded", "Disconnected", "ConnectionLost", "Unreachable", "TimedOut")
 
 
 class Scene:

@@ -2,10 +2,11 @@
 """What the command says when it is used wrongly, and when it is asked for help."""
 
 import json
+import os
 import subprocess
 import sys
 
-from command import PATIENCE, Server, check, main, say, unshare, write_file
+from command import PATIENCE, Server, check, first_line, main, say, unshare, write_file
 
 COMMANDS = ["devices", "ping", "pingpong", "rping", "bench", "tune", "serve", "get", "put", "broker", "sim",
             "counters", "capture", "config", "doctor", "completion", "manual"]
@@ -224,6 +225,27 @@ def advice_fits_what_went_wrong(setting):
     say(f"{len(cases)} errors, each with its own advice")
 
 
+def who_is_not_served_is_told_what_to_do(setting):
+    busy = Server(setting, "rping", "-s")
+    host, port = busy.address.rsplit(":", 1)
+    guest = ("rping", "-c", "-a", host, "-p", port)
+    first = setting.start(*guest, "-d", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    check(b"connected" in first.stderr.readline(), "the one client there is room for does not connect")
+    for words in (("ping", busy.address), ("get", busy.url("x"), setting.path("x")), (*guest, "-C", "1")):
+        _, errors = setting.run(*words, status=1)
+        check("ResourceExhausted" in errors and errors.splitlines()[-1].endswith("ry again later."), errors)
+    first.stderr.close()
+    deaf = subprocess.Popen([os.path.join(setting.bin, "hostile_peer"), "deaf"], stdout=subprocess.PIPE)
+    setting.started.append(deaf)
+    address = first_line(deaf).split()[-1]
+    for words in (("ping", address), ("get", f"verbena://{address}/x", setting.path("x"))):
+        _, errors = setting.run(*words, status=1)
+        check("TimedOut" in errors and "  Look at the program there: it is stopped, or too busy to answer.\n" in errors,
+              errors)
+    deaf.stdout.close()
+    say("no room, and a program that does not answer")
+
+
 def a_port_is_listened_on_once(setting):
     server = Server(setting, "ping", "-s")
     host, port = server.address.rsplit(":", 1)
@@ -236,4 +258,5 @@ def a_port_is_listened_on_once(setting):
 if __name__ == "__main__":
     main(every_command_explains_itself, wrong_usage_is_told_and_gives_two, numbers_are_read_strictly,
          words_nobody_knows_are_named, devices_are_listed_with_reasons, any_bytes_can_be_told_as_json,
-         addresses_that_lead_nowhere_are_errors, advice_fits_what_went_wrong, a_port_is_listened_on_once)
+         addresses_that_lead_nowhere_are_errors, advice_fits_what_went_wrong, who_is_not_served_is_told_what_to_do,
+         a_port_is_listened_on_once)

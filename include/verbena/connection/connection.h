@@ -85,9 +85,10 @@ class Connection {
  public:
   // Connects to "host:port" or a verbena:// URL and waits until it is established. `private_data` goes to the listener.
   // Errors: InvalidArgument (address, options, private data too long), NotFound (no such host), Unreachable (no answer
-  // within the timeout, or the device cannot reach that address), ConnectionRefused (nobody listens there), Rejected
-  // (the application there said no), ConnectionLost (the handshake broke off), NotSupported (path=local was asked for,
-  // and the ends share no memory), Cancelled (closed or given up meanwhile), ResourceExhausted.
+  // within the timeout, or the device cannot reach that address), TimedOut (an answer of the device there, and none of
+  // its program), ConnectionRefused (nobody listens there), Rejected (the application there said no), ConnectionLost
+  // (the handshake broke off), NotSupported (path=local was asked for, and the ends share no memory), Cancelled (closed
+  // or given up meanwhile), ResourceExhausted (here; or, with a reject reason, there).
   static Result<Connection> connect(ProgressEngine& engine, std::string_view address,
                                     const ConnectionOptions& options = {},
                                     std::span<const std::byte> private_data = {});
