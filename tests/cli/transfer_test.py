@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from command import PATIENCE, Server, check, digest, leftovers, main, say, tree, unshare, wait_until, write_file
+from command import (PATIENCE, Server, check, digest, end, leftovers, main, say, tree, unshare, wait_until,
+                     write_file)
 
 CHUNK = 1 << 20
 SLOTS = 8
@@ -391,6 +392,22 @@ def once_ends_with_the_clients_outcome(setting):
     say("0 after success, 1 after failure")
 
 
+def once_is_a_failure_where_a_signal_ends_a_visit(setting):
+    server = Server(setting, "serve", setting.folder, "--once")
+    server.stop()
+    check(not server.errors(), server.errors())  # nobody came
+    for words, status in ((["--once"], 1), ([], 0)):
+        server = Server(setting, "serve", setting.folder, "-v", *words)
+        # It stays, and asks for nothing.
+        visitor = subprocess.Popen([os.path.join(setting.bin, "hostile_peer"), "mute", server.address])
+        setting.started.append(visitor)
+        wait_until(lambda there=server: ": connected\n" in there.errors(), "somebody came")
+        server.stop(status)
+        check(server.errors().endswith("ended while a client was served\n"), server.errors())
+        end(visitor)
+    say("0 before anybody came, 1 in the middle of a visit; 0 without --once")
+
+
 def interrupt_leaves_nothing(setting):
     write_file(setting.path("served", "file"), 400_000_000 if setting.large else 100_000_000)
     server = Server(setting, "serve", setting.path("served"), "--writable")
@@ -419,4 +436,4 @@ if __name__ == "__main__":
          a_read_only_server_takes_nothing, unreadable_files_fail_alone, a_file_that_does_not_say_its_size_fails,
          a_limit_of_file_size_fails_alone, what_arrived_before_an_end_is_told_and_has_its_rights,
          a_tree_is_counted_before_the_server_waits_and_only_for_a_watcher, many_clients_at_once,
-         once_ends_with_the_clients_outcome, interrupt_leaves_nothing)
+         once_ends_with_the_clients_outcome, once_is_a_failure_where_a_signal_ends_a_visit, interrupt_leaves_nothing)
