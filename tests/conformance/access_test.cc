@@ -90,6 +90,27 @@ TEST(Responder, r060_each_operation_needs_its_right_on_the_queue_pair) {
     }
 }
 
+// Before any of it is sent, and behind the first of its trains.
+TEST(Responder, r060_right_that_goes_before_a_read_was_answered_ends_it) {
+  constexpr std::uint32_t kPackets = 100;
+  for (const bool begun : {false, true}) {
+    Rig rig;
+    Memory& memory = rig.memory(kPackets * kMtu);
+    const Bytes datagram = rig.emit(rig.read(rig.their(0), {memory.va(), memory.rkey(), kPackets * kMtu}));
+    rig.nic.handle_datagram(rig.now, rig.path_in(), 0, datagram);  // nothing is collected yet
+    roce::Train train{roce::TrainLimits{}};
+    if (begun) {
+      ASSERT_TRUE(rig.nic.poll_transmit(rig.now, soft::Nic::Acks::Owed, train));
+    }
+    ASSERT_LT(train.datagrams(), kPackets);
+    QueuePairAttributes values;
+    values.access = Access::LocalWrite | Access::RemoteWrite | Access::RemoteAtomic;
+    ASSERT_TRUE(rig.modify(values, AttributeMask::Access));
+    expect_refused(rig, NakCode::InvalidRequest, train.datagrams());
+    EXPECT_EQ(rig.nic.counters().invalid_requests, 1u);
+  }
+}
+
 TEST(Responder, r061_key_of_another_protection_domain_is_an_access_error) {
   for (const Kind kind : kKinds) {
     Rig rig;

@@ -127,6 +127,7 @@ class Responder {
     const Response& front = responses_.front();
     return front.filled && front.length <= link_.mtu();
   }
+  bool may_be_read() const { return includes(link_.qp.attributes().access, Access::RemoteRead); }
   bool emit_read(Instant now, Train& train);
   bool emit_read_run(Instant now, Train& train);
   bool emit_short(Instant now, Train& train);

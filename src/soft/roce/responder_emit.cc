@@ -60,7 +60,7 @@ void Responder::break_off_read(wire::NakCode code, AsyncEventType event) {
 bool Responder::emit_read_run(Instant now, Train& train) {
   Response& front = responses_.front();
   const std::uint32_t mtu = link_.mtu();
-  if (!front.began || front.length <= 2 * mtu) return false;
+  if (!front.began || front.length <= 2 * mtu || !may_be_read()) return false;
   const std::uint32_t count = std::min((front.length - 1) / mtu, train.room_for_run(mtu));
   if (count < 2) return false;
   const std::uint32_t bytes = count * mtu;
@@ -84,6 +84,11 @@ bool Responder::emit_read(Instant now, Train& train) {
   const bool last = bytes == front.length;
   Opcode opcode = last ? Opcode::RcReadResponseLast : Opcode::RcReadResponseMiddle;
   if (!front.began) opcode = last ? Opcode::RcReadResponseOnly : Opcode::RcReadResponseFirst;
+  if (!may_be_read()) {  // taken away while it was being read
+    ++link_.counters.invalid_requests;
+    break_off_read(wire::NakCode::InvalidRequest, AsyncEventType::QpRequestError);
+    return true;
+  }
   Piece piece{nullptr, 0};
   if (bytes != 0) {
     piece = {link_.memory.find_remote(front.rkey, link_.pd(), front.va, bytes, Access::RemoteRead), bytes};
