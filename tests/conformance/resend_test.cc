@@ -81,6 +81,21 @@ TEST(Retry, q025_what_was_refused_is_sent_once_when_the_wait_is_over) {
   EXPECT_EQ(a.counters().adaptive_retransmissions, 0u);
 }
 
+// The way to the peer is no longer for its having had no receive: what is lost next is sent again as soon as ever.
+TEST(Retry, q025_the_wait_is_no_round_trip) {
+  ResendingRig a(given_with(18));
+  a.rig.post(1, SendOpcode::Send, {a.memory.sge(0, 8)});
+  a.rig.deliver(a.rig.rnr_nak(20, a.rig.our(0)));
+  a.rig.advance(Duration::milliseconds(12));
+  a.rig.deliver(a.rig.ack(a.rig.our(0), 1));
+  a.rig.expect_send(1);
+  a.rig.take_all();
+  a.write(2);
+  EXPECT_EQ(a.numbers(), Resent{1});
+  a.rig.advance(kFirstWait * 9 / 8);
+  EXPECT_EQ(a.numbers(), Resent{1});
+}
+
 TEST(Retry, q027_a_peer_that_is_silent_after_the_wait_is_given_up) {
   ResendingRig a(given_with(14, 1));
   a.rig.post(1, SendOpcode::Send, {a.memory.sge(0, 8)});

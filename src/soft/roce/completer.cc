@@ -227,6 +227,7 @@ void Completer::handle_rnr_nak(Instant now, const wire::Packet& packet) {
     ++link_.counters.retry_rnr_exceeded_err;
     return fail_oldest(CompletionStatus::RnrRetryExceeded);
   }
+  state_.window.stop_sample();  // nor is the wait a part of the way
   state_.rnr_waiting = true;
   state_.rnr_until = now + core::rnr_wait(packet.aeth.syndrome, link_.random);
   state_.retransmit_at = state_.period_end = Instant::never();  // the peer is alive

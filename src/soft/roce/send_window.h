@@ -47,7 +47,7 @@ class SendWindow {
 
   // Something sent was lost; `highest` is one past the last PSN sent.
   void on_loss(Psn highest) {
-    sampling_ = false;  // a sample over a retransmission says nothing (Karn)
+    stop_sample();
     if (recovering_) return;
     recovering_ = true;
     recovery_end_ = highest;
@@ -64,6 +64,8 @@ class SendWindow {
     sample_psn_ = psn;
     sample_sent_ = now;
   }
+  // It is sent again: a sample over that says nothing (Karn).
+  void stop_sample() { sampling_ = false; }
   void on_answer(Psn unacked, Instant now) {
     if (!sampling_ || !unacked.is_after(sample_psn_)) return;
     sampling_ = false;
