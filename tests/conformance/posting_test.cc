@@ -559,6 +559,17 @@ TEST(Posting, q055_idle_queue_pair_is_drained_at_once) {
   a.rig.expect_no_event();
 }
 
+TEST(Posting, q055_the_end_of_each_drain_is_told_to_who_asks_for_that_one) {
+  PostingRig a;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(drain(a.rig));
+    a.rig.expect_event(AsyncEventType::SqDrained);
+    ASSERT_TRUE(a.step(S::Rts));
+  }
+  ASSERT_TRUE(a.step(S::Sqd));
+  a.rig.expect_no_event();
+}
+
 TEST(Posting, q055_drain_waits_for_an_answer_that_was_refused_for_lack_of_a_receive) {
   PostingRig a;
   a.rig.post(1, SendOpcode::Send, {a.memory.sge(0, 8)});

@@ -113,6 +113,34 @@ TEST(Responder, r082_what_is_answered_again_takes_no_place_from_what_is_new) {
   }
 }
 
+// However few READs it takes, there is room for what each of them can be followed by.
+TEST(Responder, r081_an_ack_behind_answers_old_and_new_is_not_lost) {
+  Given given;
+  given.max_dest_rd_atomic = 1;
+  ReplayingRig r(given);
+  r.rig.deliver(r.read(0, 16));
+  r.rig.take_all();
+  r.take(r.read(0, 16));
+  r.take(r.read(1, 16));
+  r.take(r.write(2));
+  r.rig.pump(soft::Nic::Acks::Flush);
+  const std::vector<Sent> sent = r.rig.take_all();
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[2].opcode(), Opcode::RcAcknowledge);
+  EXPECT_EQ(sent[2].psn(), r.rig.their(2));
+}
+
+TEST(Responder, r094_nothing_that_is_owed_leaves_once_a_request_of_ours_failed) {
+  ReplayingRig r;
+  r.rig.post(1, SendOpcode::RdmaWrite, {r.memory.sge(0, 8)}, kRemote, kRkey);
+  r.rig.take_all();
+  r.take(r.write(0));
+  r.take(r.rig.nak(NakCode::RemoteAccess, r.rig.our(0)));
+  r.rig.expect_send(1, CompletionStatus::RemoteAccessError);
+  EXPECT_EQ(r.rig.state(), QueuePairState::Error);
+  r.rig.expect_silence();
+}
+
 TEST(Responder, r090_an_ack_that_was_asked_for_is_not_put_off_by_what_follows) {
   ReplayingRig r;
   const Bytes data = pattern(kMtu + 8);
@@ -180,6 +208,18 @@ TEST(Responder, q053_messages_are_counted_from_zero_after_a_reset_and_no_result_
   r.rig.expect_ack(r.rig.their(0), 1);
   r.rig.deliver(r.add(0));
   r.rig.expect_silence();
+}
+
+TEST(Responder, q053_a_receive_that_was_taken_is_not_after_a_reset) {
+  ReplayingRig r;
+  r.rig.post_receive(1, {r.memory.sge(0, 1024)});
+  r.rig.deliver(r.rig.request(Opcode::RcSendFirst, r.rig.their(0), pattern(kMtu), false));
+  r.begin_anew(QueuePairState::Rts);
+  r.rig.deliver(r.rig.request(Opcode::RcSendOnly, r.rig.their(0), pattern(8)));
+  r.rig.expect_rnr_nak(r.rig.given().min_rnr_timer, r.rig.their(0));
+  r.rig.post_receive(2, {r.memory.sge(1024, 1024)});
+  r.rig.deliver(r.rig.request(Opcode::RcSendOnly, r.rig.their(0), pattern(8)));
+  r.rig.expect_receive(2);
 }
 
 TEST(Events, r133_the_first_request_is_told_in_each_life) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sending again: when the timer counts from, what a second loss does, and from where the bytes are taken.
 #include <algorithm>
+#include <iterator>
 
 #include "bench.h"
 
@@ -104,6 +105,23 @@ TEST(Retry, q027_a_peer_that_is_silent_after_the_wait_is_given_up) {
   a.rig.expect_no_completion();
   a.rig.advance(period(14) * 8);
   a.rig.expect_send(1, CompletionStatus::RetryExceeded);
+}
+
+// Nor does another ACK timeout end it.
+TEST(Retry, q025_a_timeout_that_is_changed_in_SQD_leaves_the_wait_alone) {
+  ResendingRig a(given_with(18));
+  a.rig.post(1, SendOpcode::Send, {a.memory.sge(0, 8)});
+  a.rig.take_all();
+  a.rig.deliver(a.rig.rnr_nak(20, a.rig.our(0)));
+  QueuePairAttributes values;
+  values.state = QueuePairState::Sqd;
+  ASSERT_TRUE(a.rig.modify(values, AttributeMask::State));
+  values.timeout = 17;
+  ASSERT_TRUE(a.rig.modify(values, AttributeMask::Timeout));
+  while (a.rig.kept(a.rig.given().peer_qpn).empty()) ASSERT_TRUE(a.rig.advance_to_deadline());
+  EXPECT_EQ(a.numbers(), Resent{0});
+  a.rig.advance(kFirstWait - Duration::nanoseconds(1));
+  EXPECT_EQ(a.numbers(), Resent{});
 }
 
 // Which of the two was answered nobody knows (Karn).

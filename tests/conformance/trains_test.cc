@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datagrams that arrive as one train, and repeat each other but for number and payload: what holds for each of them
 // alone holds for the last of them, and behind one that came before.
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 
 #include "bench.h"
 
@@ -117,6 +119,67 @@ TEST(Responder, r053_a_middle_beyond_the_end_of_its_send_is_refused_in_a_train_t
                                    t.send(Opcode::RcSendMiddle, 3)});
   t.rig.expect_receive(1, CompletionStatus::LocalLengthError);
   EXPECT_TRUE(sink.holds(3 * kMtu, Bytes(5 * kMtu)));
+}
+
+TEST(Responder, r090_middles_of_a_train_that_ask_for_an_ack_get_it) {
+  InTrains t(6);
+  t.rig.deliver(t.write(Opcode::RcWriteFirst, 0));
+  std::vector<Packet> train;
+  for (const std::uint32_t n : {1u, 2u, 3u}) {
+    train.push_back(t.write(Opcode::RcWriteMiddle, n));
+    train.back().bth.ack_request = true;
+  }
+  deliver_train(t.rig, train);
+  t.rig.expect_ack(t.rig.their(3), 0);
+}
+
+TEST(Responder, r050_short_middles_behind_a_duplicate_are_an_invalid_request) {
+  InTrains t(6);
+  t.rig.deliver(t.write(Opcode::RcWriteFirst, 0));
+  t.rig.deliver(t.write(Opcode::RcWriteMiddle, 1));
+  std::vector<Packet> train;
+  for (const std::uint32_t n : {1u, 2u, 3u})
+    train.push_back(t.rig.write(Opcode::RcWriteMiddle, t.rig.their(n), {}, cut(t.data, n * kMtu, 64), false));
+  deliver_train(t.rig, train);
+  EXPECT_EQ(t.rig.take_all().back().packet.aeth.syndrome, wire::nak_syndrome(NakCode::InvalidRequest));
+  EXPECT_EQ(t.rig.state(), QueuePairState::Error);
+  EXPECT_TRUE(t.memory.holds(2 * kMtu, Bytes(4 * kMtu)));
+}
+
+// What is shared goes to those that still run.
+TEST(Responder, r132_a_train_takes_no_shared_receive_behind_the_overrun) {
+  Given given;
+  given.cq_entries = 1;
+  Device device(given);
+  given.srq = device.nic.create_srq(device.pd, 4, 1).value();
+  Line line(device, given);
+  Memory& sink = device.memory(1024);
+  const ScatterGather local = sink.sge(0, 1024);
+  const std::vector<ReceiveRequest> receives(4, ReceiveRequest{1, {&local, 1}});
+  ASSERT_TRUE(device.nic.srq(*given.srq)->post(receives));
+  const Bytes payload = pattern(16);
+  line.deliver(line.request(Opcode::RcSendOnly, line.their(0), payload));
+  Bytes joined;
+  for (const std::uint32_t n : {1u, 2u, 3u})
+    std::ranges::copy(line.emit(line.request(Opcode::RcSendOnly, line.their(n), payload)), std::back_inserter(joined));
+  device.nic.handle_datagrams(device.now, line.path_in(), 0, joined, joined.size() / 3);
+  EXPECT_EQ(line.state(), QueuePairState::Error);
+  EXPECT_EQ(device.nic.srq(*given.srq)->size(), 2u);
+}
+
+TEST(Events, r132_an_overrun_leaves_who_is_in_reset_there) {
+  Given given;
+  given.cq_entries = 1;
+  Device device(given);
+  Line line(device, given);
+  given.state = QueuePairState::Reset;
+  given.peer_qpn = Qpn{0xabd};
+  Line idle(device, given, line.send_cq_id(), line.receive_cq_id());
+  line.post_receive(1);
+  line.post_receive(2);
+  for (const std::uint32_t n : {0u, 1u}) line.deliver(line.request(Opcode::RcSendOnly, line.their(n)));
+  EXPECT_EQ(line.state(), QueuePairState::Error);
+  EXPECT_EQ(idle.state(), QueuePairState::Reset);
 }
 
 TEST(Ingress, what_comes_in_trains_is_counted_like_what_comes_alone) {
