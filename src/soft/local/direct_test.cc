@@ -593,5 +593,89 @@ TEST(LocalDirect, pieces_and_inline_bytes) {
   EXPECT_TRUE(pair.b.holds(50, bytes) && pair.b.holds(2000, own));
 }
 
+TEST(LocalDirect, what_is_not_posted_waits_for_a_drain_and_reaches_no_peer_that_ended) {
+  for (const bool reads : {false, true}) {
+    const auto go = [reads](Pair& pair) { return reads ? read_now(pair, 8, 0) : write_now(pair, 8, 0); };
+    {
+      Pair pair(direct());
+      open_region(pair);
+      ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
+      EXPECT_FALSE(go(pair)) << "q055";
+      ASSERT_TRUE(pair.a.go(QueuePairState::Rts));
+      EXPECT_TRUE(go(pair));
+    }
+    Pair pair(direct());
+    open_region(pair);
+    pair.end(pair.b);
+    EXPECT_FALSE(go(pair));
+  }
+}
+
+// What was copied before counts for nothing: the peer's ring knows of no part.
+TEST(LocalDirect, a_region_that_goes_in_the_middle_of_a_copy_has_all_of_it_come_by_the_ring) {
+  constexpr std::size_t kBytes = 2 << 20;
+  Pair pair(direct());
+  open_region(pair);
+  const Bytes bytes = pattern(kBytes, 3);
+  pair.a.put(0, bytes);
+  const std::uint64_t before = pair.b.counters.served_write_bytes;
+  pair.a.fetch_or_write(Op::RdmaWrite, 1, 0, kBytes, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  ASSERT_FALSE(pair.b.holds(0, bytes)) << "a turn copies a part";
+  ASSERT_TRUE(pair.b.transport->revoke(pair.b.region.rkey));
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+  EXPECT_TRUE(pair.b.holds(0, bytes));
+  EXPECT_EQ(pair.b.counters.served_write_bytes - before, kBytes);
+}
+
+TEST(LocalDirect, r060_r061_a_peer_is_granted_what_its_requests_would_be_and_no_more) {
+  {
+    Given given = direct();
+    given.qp_access = Access::RemoteWrite;
+    Pair pair(direct(), given);
+    const auto grant = pair.b.transport->grant(pair.b.region, true);
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->access, Access::RemoteWrite) << "what the queue pair may";
+  }
+  Pair pair(direct());
+  core::MemoryTable& memory = pair.b.memory;
+  std::byte* const base = pair.b.data();
+  const auto other = memory.register_region(core::PdId{7}, base, 64, 0, Access::All);
+  EXPECT_FALSE(pair.b.transport->grant(*other, true)) << "of another protection domain";
+  const auto kept = memory.register_region({}, base, 64, 0, Access::All | Access::NoDirect);
+  EXPECT_FALSE(pair.b.transport->grant(*kept, true)) << "which its owner keeps";
+  EXPECT_TRUE(pair.b.transport->grant(pair.b.region, true));
+  pair.end(pair.a);
+  const auto late = memory.register_region({}, base, 64, 0, Access::All);
+  EXPECT_FALSE(pair.b.transport->grant(*late, true)) << "its peer has ended";
+}
+
+TEST(LocalDirect, memory_that_is_not_mapped_is_granted_to_who_can_copy_it_and_for_reading) {
+  {
+    Pair pair(direct(true));
+    pair.run();
+    const auto grant = pair.b.transport->grant(pair.b.region, false);
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->access, Access::RemoteRead);
+    EXPECT_EQ(grant->file, -1);
+  }
+  Pair pair(direct());
+  pair.run();
+  EXPECT_FALSE(pair.b.transport->grant(pair.b.region, false));
+}
+
+TEST(LocalDirect, a_region_that_was_not_asked_for_is_not_taken) {
+  Pair pair(direct());
+  open_region(pair);
+  PeerRegion region;
+  region.rkey = RKey{pair.b.region.rkey.value() ^ 1};
+  region.base = pair.b.data();
+  region.length = 8;
+  EXPECT_FALSE(pair.a.transport->handle_region(region, true));
+  region.rkey = pair.b.region.rkey;
+  EXPECT_FALSE(pair.a.transport->handle_region(region, true)) << "nor twice";
+}
+
 }  // namespace
 }  // namespace verbena::local

@@ -600,5 +600,31 @@ TEST(LocalMemory, a_ring_whose_pages_are_taken_away_breaks_the_connection_and_no
   }
 }
 
+TEST(LocalReceive, q026_an_acknowledgement_that_a_request_carries_gives_retries_back) {
+  Given given;
+  given.rnr_retry = 1;
+  Pair pair(given);
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    pair.a.send(id, 0, 8);
+    pair.a.transport->emit(pair.now);
+    pair.b.transport->handle_records(pair.now);
+    pair.b.transport->emit(pair.now);
+    pair.a.transport->handle_records(pair.now);  // refused, the one time it may be
+    pair.b.receive(id, 0, 8);
+    pair.a.receive(id, 0, 8);
+    pair.now = pair.now + Duration::milliseconds(1);
+    pair.a.transport->handle_timeout(pair.now);
+    pair.a.transport->emit(pair.now);
+    pair.b.transport->handle_records(pair.now);
+    pair.b.send(id, 0, 8);
+    pair.b.transport->emit(pair.now);
+    pair.a.transport->handle_records(pair.now);
+    ASSERT_EQ(statuses(pair.a.sent()), Statuses{Status::Success}) << id;
+    pair.a.transport->emit(pair.now);
+    pair.run();
+  }
+  EXPECT_EQ(pair.a.counters.rcvd_rnr_err, 3u);
+}
+
 }  // namespace
 }  // namespace verbena::local

@@ -273,5 +273,26 @@ TEST_F(HostilePeer, two_full_rings_do_not_wait_for_each_other) {
   EXPECT_TRUE(full.b.holds(20'000, pattern(20'000, 1)) && full.b.holds(40'000, pattern(20'000, 1)));
 }
 
+TEST_F(HostilePeer, a_read_that_is_refused_for_want_of_a_receive_is_a_bad_response) {
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  say(response(RecordKind::NotReady, 0));
+  expect_bad_response("a READ needs none");
+}
+
+// Looked for by the short way, too.
+TEST_F(HostilePeer, r041_a_short_send_inside_a_message_breaks_the_connection) {
+  pair.a.receive(1, 0, 1000);
+  Request request;
+  request.length = 100;
+  ask(request, 8);
+  deliver();
+  request.length = 8;
+  ask(request, 8);
+  out.publish();
+  EXPECT_FALSE(pair.a.transport->take_short(pair.now));
+  expect_broken("a message is open");
+}
+
 }  // namespace
 }  // namespace verbena::local

@@ -718,5 +718,92 @@ TEST(LocalTransport, reads_need_a_queue_pair_that_may_read) {
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalQpOperationError});
 }
 
+TEST(LocalTransport, q050_a_read_into_memory_that_may_not_be_written_is_not_asked_for) {
+  Given given;
+  given.memory_access = Access::RemoteRead;
+  Pair pair(given, Given{});
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::LocalProtectionError});
+  EXPECT_EQ(pair.b.counters.served_reads, 0u);
+}
+
+TEST(LocalTransport, q031_a_short_send_with_a_fence_does_not_leave_with_its_post_while_a_read_is_out) {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  pair.a.fetch_or_write(Op::RdmaRead, 1, 0, 8, pair.b, 0);
+  pair.a.transport->emit(pair.now);
+  const ScatterGather local = pair.a.sge(0, 8);
+  SendRequest send;
+  send.local = {&local, 1};
+  send.flags = SendFlags::Signaled | SendFlags::Fence;
+  EXPECT_FALSE(pair.a.transport->put_short(send));
+  pair.run();
+  EXPECT_TRUE(pair.a.transport->put_short(send));
+}
+
+TEST(LocalTransport, r065_an_aligned_address_of_bytes_that_lie_misaligned_is_not_touched) {
+  for (const Op opcode : {Op::FetchAndAdd, Op::CompareAndSwap}) {
+    Pair pair;
+    const auto region = pair.b.memory.register_region({}, pair.b.data() + 4, 64, 0x900000, Access::All);
+    const ScatterGather local = pair.a.sge(0, 8);
+    SendRequest request;
+    request.opcode = opcode;
+    request.local = {&local, 1};
+    request.remote_address = 0x900008;
+    request.rkey = region->rkey;
+    request.swap_or_add = 9;
+    pair.a.post(request);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RemoteInvalidRequest});
+    EXPECT_TRUE(pair.b.holds(0, Bytes(64)));
+  }
+}
+
+TEST(LocalTransport, r093_what_is_owed_counts_from_the_first_of_it) {
+  Pair pair;
+  const auto arrives = [&](std::uint64_t id) {
+    pair.b.receive(id, 0, 8);
+    pair.a.send(id, 0, 8);
+    pair.a.transport->emit(pair.now);
+    EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+  };
+  arrives(1);
+  const Instant due = pair.b.transport->deadline();
+  ASSERT_FALSE(due.is_never());
+  pair.now = pair.now + Duration::nanoseconds(100);
+  arrives(2);
+  EXPECT_EQ(pair.b.transport->deadline(), due);
+}
+
+TEST(LocalTransport, r130_a_short_send_behind_a_solicited_one_is_not_solicited) {
+  Pair pair;
+  for (const std::uint64_t id : {1u, 2u}) pair.b.receive(id, 0, 8);
+  pair.a.send(1, 0, 8, SendFlags::Signaled | SendFlags::Solicited);
+  pair.a.transport->emit(pair.now);
+  EXPECT_TRUE(pair.b.transport->handle_records(pair.now));
+  pair.b.receive_cq.arm(true);
+  pair.a.send(2, 0, 8);
+  pair.a.transport->emit(pair.now);
+  EXPECT_TRUE(pair.b.transport->take_short(pair.now));
+  EXPECT_EQ(ids(pair.b.received()), (Ids{1, 2}));
+  EXPECT_FALSE(pair.b.events.poll());
+}
+
+TEST(LocalTransport, r133_who_waits_for_the_first_request_in_rts_says_so_in_each_life) {
+  Pair pair;
+  pair.b.transport->await_first_request();
+  for (Side* const side : {&pair.a, &pair.b}) {
+    ASSERT_TRUE(side->go(QueuePairState::Reset));
+    side->to(QueuePairState::Rts);
+  }
+  pair.attach();
+  pair.b.receive(1, 0, 8);
+  pair.a.send(1, 0, 8);
+  pair.run();
+  EXPECT_EQ(ids(pair.b.received()), Ids{1});
+  EXPECT_EQ(pair.b.happened(), Events{});
+}
+
 }  // namespace
 }  // namespace verbena::local
