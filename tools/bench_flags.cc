@@ -131,7 +131,7 @@ void add_common(CLI::App& command, BenchFlags& flags) {
   BenchSettings& settings = flags.settings;
   add_host(command, flags.host, flags.port, "The server, HOST or HOST:PORT as it prints it; without it, be the server");
   add_device_flags(command, flags.device);
-  command.add_option("-d,--ib-dev", flags.device.device, "As --device")->type_name("ADDRESS");
+  add_device(command, flags.device.device, "-d,--ib-dev", "As --device");
   auto* device_port = command.add_option("-i,--ib-port", flags.device_port, "Port of the device; there is one");
   require_whole(device_port->capture_default_str(), 0, 255);
   auto* gid_index = command.add_option("-x,--gid-index", flags.gid_index, "Index of the GID; there is one");

@@ -104,9 +104,7 @@ void add_broker_command(CLI::App& program, int& status) {
       ->required()
       ->envname("VERBENA_ADDRESS_USERS")
       ->type_name("USERS");
-  command
-      ->add_option("--device", options->device.device, "Name or IP address of the local device; see `verbena devices`")
-      ->type_name("ADDRESS");
+  add_device(*command, options->device.device);
   command->add_flag("--json", options->json, "What it holds, as JSON");
   command->callback([options, &status] { status = run_broker(*options); });
 }

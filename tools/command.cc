@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/number_flags.h"
 #include "tools/report.h"
 #include "tools/tree.h"
 
@@ -60,9 +61,12 @@ Result<Gid> source_towards(const Gid& peer) {
 
 }  // namespace
 
+void add_device(CLI::App& command, std::string& device, const std::string& flag, const std::string& what) {
+  require_word(command.add_option(flag, device, what)->type_name("ADDRESS"));
+}
+
 void add_device_flags(CLI::App& command, DeviceFlags& flags) {
-  command.add_option("--device", flags.device, "Name or IP address of the local device; see `verbena devices`")
-      ->type_name("ADDRESS");
+  add_device(command, flags.device);
   add_file(command, "--pcap", flags.pcap, "Write every packet to this file, for Wireshark");
   command
       .add_option("--path", flags.path,
@@ -124,10 +128,6 @@ int finish_capture(std::string_view command, Device& device, int status) {
   const auto closed = device.close_capture();
   if (closed) return status;
   return report_failure(command, explain(closed.error()), advice(closed.error().code()));
-}
-
-void require_word(CLI::Option* option) {
-  option->check(CLI::Validator([](std::string& text) { return std::string(text.empty() ? "an empty word" : ""); }, ""));
 }
 
 CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what) {

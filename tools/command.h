@@ -44,8 +44,8 @@ struct DeviceFlags {
   std::string path;    // --path
 };
 void add_device_flags(CLI::App& command, DeviceFlags& flags);
-// Without it, a command may be a server: an empty word, as of a variable of the shell that is not set, is refused.
-void require_word(CLI::Option* option);
+void add_device(CLI::App& command, std::string& device, const std::string& flag = "--device",
+                const std::string& what = "Name or IP address of the local device; see `verbena devices`");
 // The name of a file, which is not empty.
 CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what);
 // HOST, or HOST:PORT as a server prints it, in which case `port` is stored. Errors: InvalidArgument (no port).

@@ -7,6 +7,7 @@
 
 #include "tools/command.h"
 #include "tools/command_tree.h"
+#include "tools/number_flags.h"
 #include "tools/report.h"
 #include "tools/say.h"
 
@@ -44,7 +45,7 @@ void add_completion_commands(CLI::App& program, int& status, const std::string& 
       "manual", "Write the manual pages, one per command.\n"
                 "  verbena manual share/man/man1 && man -M share/man verbena");
   auto folder = std::make_shared<std::string>();
-  manual->add_option("FOLDER", *folder, "Where to; it is made when it is missing")->required();
+  require_word(manual->add_option("FOLDER", *folder, "Where to; it is made when it is missing")->required());
   manual->callback([&program, &status, folder, version] { status = write_pages(program, *folder, version); });
 }
 

@@ -16,8 +16,7 @@ namespace verbena::tools {
 void add_message_client_flags(CLI::App& command, MessageClientFlags& flags) {
   CLI::Option* const host =
       add_host(command, flags.host, flags.port, "A `verbena bench message` there; without it, one is started here");
-  command.add_option("--device", flags.device.device, "Name or IP address of the local device; see `verbena devices`")
-      ->type_name("ADDRESS");
+  add_device(command, flags.device.device);
   require_whole(command.add_option("-p,--port", flags.port, "TCP port of HOST")->needs(host)->capture_default_str(), 1,
                 65535);
   auto* patience = command.add_option("--timeout", flags.timeout, "Seconds to wait for the other end");

@@ -137,7 +137,7 @@ void add_message_flags(CLI::App& command, MessageFlags& flags) {
   add_host(command, flags.host, flags.port, "The server, HOST or HOST:PORT as it prints it; without it, be the server");
   command.add_flag("--here", flags.here, "Start the server here, too, as a process of its own");
   add_device_flags(command, flags.device);
-  command.add_option("-d,--ib-dev", flags.device.device, "As --device")->type_name("ADDRESS");
+  add_device(command, flags.device.device, "-d,--ib-dev", "As --device");
   auto* port = command.add_option("-p,--port", flags.port, "TCP port of the server; a server takes a free one with 0");
   require_whole(port->capture_default_str(), 0, 65535);
   port->each([&flags](const std::string&) { flags.port_given = true; });

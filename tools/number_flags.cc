@@ -62,6 +62,10 @@ void rewrite(CLI::Option* option, std::uint64_t min, std::uint64_t max, Parse pa
 
 }  // namespace
 
+void require_word(CLI::Option* option) {
+  option->check(CLI::Validator([](std::string& text) { return std::string(text.empty() ? "an empty word" : ""); }, ""));
+}
+
 void require_whole(CLI::Option* option, std::uint64_t min, std::uint64_t max) {
   rewrite(option, min, max, parse_whole);
 }

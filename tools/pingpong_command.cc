@@ -165,7 +165,7 @@ void add_pingpong_command(CLI::App& program, int& status) {
   auto* timeout = command->add_option("--timeout", options->timeout, "Seconds to wait for the peer");
   require_seconds(timeout->capture_default_str(), 0.001, 1e6);
   add_device_flags(*command, options->device);
-  command->add_option("-d,--ib-dev", options->device.device, "As --device")->type_name("ADDRESS");
+  add_device(*command, options->device.device, "-d,--ib-dev", "As --device");
   command->callback([options, &status] { status = run_pingpong(*options); });
 }
 

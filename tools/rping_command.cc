@@ -150,11 +150,11 @@ void add_rping_command(CLI::App& program, int& status) {
   auto options = std::make_shared<RpingOptions>();
   command->add_flag("-s", options->server, "Be the server");
   command->add_flag("-c", options->client, "Be the client");
-  command->add_option("-a", options->address, "Server: own address (the default device's when left out). "
-                                              "Client: the server's address")->type_name("ADDRESS");
+  add_device(*command, options->address, "-a",
+             "Server: own address (the default device's when left out). Client: the server's address");
   auto* port = command->add_option("-p,--port", options->port, "Port of the server; a server takes a free one with 0");
   require_whole(port->capture_default_str(), 0, 65535);
-  command->add_option("-I", options->source, "Client: own address")->type_name("ADDRESS");
+  add_device(*command, options->source, "-I", "Client: own address");
   auto* size = command->add_option("-S", options->size, "Bytes per ping (64); server: the most it takes (65535)");
   require_whole(size, kMinRpingBytes, kMaxRpingBytes);
   auto* count = command->add_option("-C", options->settings.count,

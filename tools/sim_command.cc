@@ -267,14 +267,14 @@ void add_sim_command(CLI::App& program, int& status) {
   auto options = std::make_shared<SimOptions>();
   auto* seed = command->add_option("--seed", options->seed, "The seed to run")->capture_default_str();
   require_whole(seed, 0, kLastSeed);
-  command->add_option("--seeds", options->seeds, "Run COUNT seeds from FIRST on")
-      ->type_name("FIRST:COUNT")
-      ->excludes(seed);
+  auto* seeds = command->add_option("--seeds", options->seeds, "Run COUNT seeds from FIRST on");
+  require_word(seeds->type_name("FIRST:COUNT")->excludes(seed));
   command->add_flag("--trace", options->trace, "A line per packet, and what became of it");
-  command->add_option("--pcap", options->pcap, "Write the packets to this file, for Wireshark")->type_name("FILE");
-  command
-      ->add_option("--plant", options->plant, "Put this bug into the device, to see it found; where tests are built")
-      ->type_name("BUG");
+  auto* pcap = command->add_option("--pcap", options->pcap, "Write the packets to this file, for Wireshark");
+  require_word(pcap->type_name("FILE"));
+  auto* plant = command->add_option("--plant", options->plant,
+                                    "Put this bug into the device, to see it found; where tests are built");
+  require_word(plant->type_name("BUG"));
   command->add_flag("--list-bugs", options->list_bugs, "Names for --plant");
   command->add_flag("--json", options->json, "The result as JSON");
   command->callback([options, &status] { status = run_sim(*options); });

@@ -107,6 +107,11 @@ def words_nobody_knows_are_named(setting):
     for words in (("bench", "send", "lat", ""), ("bench", "protocols", ""), ("tune", ""), ("pingpong", "")):
         output, errors = setting.run(*words, status=2)
         check("HOST: an empty word" in errors and not output, f"{words}: {errors!r}")
+    for words in (("serve", ".", "--device", ""), ("broker", "--users", "0", "--device", ""), ("rping", "-s", "-a", ""),
+                  ("devices", "--device", ""), ("bench", "write", "bw", "-d", ""), ("pingpong", "--ib-dev", ""),
+                  ("bench", "message", "-d", ""), ("tune", "--device", "")):
+        output, errors = setting.run(*words, status=2)
+        check("an empty word" in errors and not output, f"{words}: {errors!r}")
     for words, told in (((), ", capture, "), (("bench",), "send, write, read, atomic"), (("bench", "read"), "lat, bw"),
                         (("capture", "--", "ls"), "--write is required")):
         _, errors = setting.run(*words, status=2)
