@@ -153,6 +153,7 @@ void print_one(std::uint64_t seed, const sim::RunResult& result, const SimOption
     say(stdout, "seed {} FAILED: {}: {}\n{}", seed, result.failed_oracle, result.detail,
                to_string(sim::options_for_seed(seed)));
     say(stdout, "again: {}\n", replay_line(seed, options.plant));
+    std::fflush(stdout);  // whoever interrupts the seeds that follow has it
   } else if (options.seeds.empty()) {
     say(stdout, "seed {} ok: {} packets, {} sent again, {} completions, {} connections, {:.6f} s of virtual time, "
                "hash {:016x}\n",

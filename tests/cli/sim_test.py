@@ -3,8 +3,10 @@
 
 import json
 import os
+import signal
+import subprocess
 
-from command import Skip, check, main, say
+from command import PATIENCE, Skip, check, first_line, main, say
 
 
 def a_seed_gives_the_same_run_again(setting):
@@ -47,5 +49,26 @@ def a_planted_bug_is_found(setting):
     say(f"{len(bugs)} bugs to plant; found again by: {line[7:]}")
 
 
+def a_failure_is_told_before_the_seeds_behind_it(setting):
+    if not os.path.exists(os.path.join(setting.bin, "verbena-sim-planted")):
+        raise Skip("verbena-sim-planted was not built")
+    # Few seeds fail, and what is told of one is shorter than the buffer of a stream.
+    process = setting.start("sim", "--plant", "RetransmitFromWrongPsn", "--seeds", "1:1000000000",
+                            stdout=subprocess.PIPE)
+    told = [first_line(process)]
+    process.send_signal(signal.SIGTERM)
+    told += process.communicate(timeout=PATIENCE)[0].decode().splitlines(keepends=True)
+    check("FAILED" in told[0] and told[-1].startswith("again: ") and told[-1].endswith("\n"), told)
+    say(f"interrupted after: {told[0]}")
+
+
+def an_empty_word_is_no_choice(setting):
+    """As of a variable of the shell that is not set: seed 1 would have run, and all would have been well."""
+    for flag in ("--seeds", "--plant", "--pcap"):
+        output, errors = setting.run("sim", flag, "", status=2)
+        check(f"{flag}: an empty word" in errors and not output, output + errors)
+
+
 if __name__ == "__main__":
-    main(a_seed_gives_the_same_run_again, many_seeds_keep_every_promise, a_planted_bug_is_found)
+    main(a_seed_gives_the_same_run_again, many_seeds_keep_every_promise, a_planted_bug_is_found,
+         a_failure_is_told_before_the_seeds_behind_it, an_empty_word_is_no_choice)
