@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,8 +45,14 @@ struct CounterReading {
   std::vector<std::pair<std::string, std::uint64_t>> counters;
 };
 
+// What a folder holds, and why some or all of it cannot be read, if so.
+struct CounterReadings {
+  std::vector<CounterReading> all;
+  std::error_code obstacle;
+};
+
 // "device-4711-2". The file's contents come from whoever may write there, so that every word is looked at.
-std::optional<CounterReading> read_one(const fs::path& path) {
+std::optional<CounterReading> read_one(const fs::path& path, std::error_code& obstacle) {
   CounterReading reading;
   const std::string name = path.filename().string();
   constexpr std::string_view kPrefix = "device-";
@@ -59,7 +66,9 @@ std::optional<CounterReading> read_one(const fs::path& path) {
     return std::nullopt;
   reading.pid = *pid;
   reading.number = *number;
+  errno = 0;
   std::ifstream file(path);
+  if (!file && errno != ENOENT) obstacle.assign(errno, std::generic_category());
   for (std::string key, value; file >> key >> value;) {
     if (key == "program") reading.program = printable(value);
     else if (key == "device") reading.device = printable(value);
@@ -68,20 +77,22 @@ std::optional<CounterReading> read_one(const fs::path& path) {
     else if (const auto count = parse_whole(value, 0, ~std::uint64_t{0}))
       reading.counters.emplace_back(printable(key), *count);
   }
+  if (reading.device.empty()) return std::nullopt;  // not read, not written yet, or nothing that a device writes
   // A process that ended without closing its device has left the file as it was.
   reading.ended = reading.open && !fs::exists("/proc/" + std::to_string(reading.pid), error);
   if (reading.ended) reading.open = false;
   return reading;
 }
 
-std::vector<CounterReading> read_all(const std::string& folder) {
-  std::vector<CounterReading> all;
+CounterReadings read_all(const std::string& folder) {
+  CounterReadings found;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end && all.size() < kMaxFiles;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end && found.all.size() < kMaxFiles;
        at.increment(error))
-    if (auto one = read_one(at->path())) all.push_back(std::move(*one));
-  std::ranges::sort(all, {}, [](const CounterReading& one) { return std::pair(one.pid, one.number); });
-  return all;
+    if (auto one = read_one(at->path(), found.obstacle)) found.all.push_back(std::move(*one));
+  if (error && error != std::errc::no_such_file_or_directory) found.obstacle = error;
+  std::ranges::sort(found.all, {}, [](const CounterReading& one) { return std::pair(one.pid, one.number); });
+  return found;
 }
 
 using Values = std::map<std::string, std::uint64_t>;
@@ -133,7 +144,7 @@ class Watch {
   void glance() {
     const double now = monotonic_seconds();
     if (now - shown_at_ < options_.interval) return;
-    const auto all = read_all(folder_);
+    const auto all = read_all(folder_).all;
     if (options_.json) {
       print_json(all);
     } else {
@@ -167,7 +178,7 @@ int run_program(const CountersOptions& options) {
   const auto status = run_child(signals, options.words, "VERBENA_COUNTERS", folder, [&] {
     if (options.watch) watch.glance();
   });
-  const auto all = read_all(folder);
+  const auto all = read_all(folder).all;
   std::error_code ignored;
   fs::remove_all(folder, ignored);
   if (!status) return report_error("counters", status.error(), "Check the spelling of the program after `--`.");
@@ -188,9 +199,10 @@ int look_at(const CountersOptions& options, const std::string& folder) {
     if (std::ferror(stdout) != 0) return kExitOk;
     ::usleep(50'000);
   }
-  const auto all = read_all(folder);
+  const auto [all, obstacle] = read_all(folder);
   if (options.json) print_json(all);
   else print_table(options, all, {}, 0, stdout);
+  if (obstacle) return report_error("counters", Error::from_errno(obstacle.value(), "read the counters in " + folder));
   if (!all.empty()) return kExitOk;
   return report_failure("counters", "no program has left counters in " + folder,
                         "Start programs with VERBENA_COUNTERS=" + folder + ", or run `verbena counters -- CMD`.");

@@ -17,6 +17,11 @@ def run(setting, *words, status=0, **environment):
     return done.stdout.decode(), done.stderr.decode()
 
 
+def write_text(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def is_capture(path):
     with open(path, "rb") as file:
         return struct.unpack("<I", file.read(4))[0] == 0x0a0d0d0a
@@ -80,6 +85,32 @@ def a_running_program_can_be_watched(setting):
     run(setting, "counters", status=2, VERBENA_COUNTERS="")
     run(setting, "counters", "--folder", "x", "--", "true", status=2)
     say("live, with rates, after a kill, and with strange files beside it")
+
+
+def what_cannot_be_read_is_told_and_not_made_up(setting):
+    folder = setting.path("counters")
+    os.mkdir(folder)
+    file = os.path.join(folder, "device-1-1")
+
+    def look(folder, status=1):  # in a namespace without users, where nobody reads what its rights forbid
+        done = subprocess.run([*unshare("-U"), *setting.command("counters", "--folder", folder)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+        check(done.returncode == status, done)
+        return done.stdout.decode(), done.stderr.decode()
+
+    write_text(file, "")  # its device has made it, and not written it yet
+    output, errors = look(folder)
+    check(not output and "no program has left counters" in errors, output + errors)
+    write_text(file, "program hello\ndevice soft-lo\naddress 127.0.0.1\nopen no\nrcvd_pkts 7\n")
+    check("1 (hello), soft-lo at 127.0.0.1, closed\n" in look(folder, status=0)[0], "what may be read")
+    for path, rights in ((file, 0o600), (folder, 0o700)):
+        os.chmod(path, 0)
+        output, errors = look(folder)
+        os.chmod(path, rights)
+        check(not output and "PermissionDenied: read the counters in " + folder in errors, output + errors)
+    _, errors = look(file)
+    check("Not a directory" in errors, errors)
+    say(errors.splitlines()[0])
 
 
 def a_program_is_captured_from_outside(setting):
@@ -211,5 +242,5 @@ def the_machine_is_examined(setting):
 
 if __name__ == "__main__":
     main(counters_of_a_command_are_shown_at_its_end, a_running_program_can_be_watched,
-         a_program_is_captured_from_outside, a_signal_reaches_the_program_and_all_is_finished,
-         variables_are_told, the_machine_is_examined)
+         what_cannot_be_read_is_told_and_not_made_up, a_program_is_captured_from_outside,
+         a_signal_reaches_the_program_and_all_is_finished, variables_are_told, the_machine_is_examined)
