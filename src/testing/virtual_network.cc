@@ -56,9 +56,13 @@ Result<void> VirtualNetwork::change_faults(const NetworkFaults& faults) {
 
 void VirtualNetwork::after(Duration delay, std::function<void()> f) { state_->after(delay, std::move(f)); }
 
+void VirtualNetwork::require_own(VirtualHost host) const {
+  VERBENA_REQUIRE(host.state_->is_of(*state_), "hands a VirtualNetwork a host of another VirtualNetwork");
+}
+
 void VirtualNetwork::cut(VirtualHost from, VirtualHost to) {
-  VERBENA_REQUIRE(from.state_->is_of(*state_) && to.state_->is_of(*state_),
-                  "cuts a way between hosts of another VirtualNetwork");
+  require_own(from);
+  require_own(to);
   state_->network().cut(from.address(), to.address());
 }
 

@@ -343,10 +343,11 @@ TEST(VirtualNetworkDeath, a_call_that_blocks_for_ever_ends_the_process_by_name) 
                "waits in virtual time \\(seed 12.*will never happen");
 }
 
-TEST(VirtualNetworkDeath, ways_lead_between_hosts_of_one_network) {
+TEST(VirtualNetworkDeath, a_host_of_another_network_is_refused_by_name) {
   VirtualNetwork network = network_of(1), other = network_of(2);
   VirtualHost here = must(network.add_host()), there = must(other.add_host());
   EXPECT_DEATH(network.cut(here, there), "of another VirtualNetwork");
+  EXPECT_DEATH(static_cast<void>(network.run(there, sleep(there.engine(), Duration{}))), "of another VirtualNetwork");
 }
 
 TEST(VirtualNetwork, calls_that_block_run_all_hosts) {

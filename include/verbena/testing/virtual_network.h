@@ -144,11 +144,14 @@ class VirtualNetwork {
 
  private:
   explicit VirtualNetwork(std::unique_ptr<NetworkState> state);
+  // Ends the program where it is another network's, as the calls above do that take one.
+  void require_own(VirtualHost host) const;
   verbena::detail::Inner<std::unique_ptr<NetworkState>, "VirtualNetwork"> state_;
 };
 
 template <class T>
 typename detail::RunResult<T>::Type VirtualNetwork::run(VirtualHost on, Task<T> task, Duration limit) {
+  require_own(on);
   verbena::detail::Join end(1);
   Task<T> running = std::move(task);  // goes before what it arrives at
   const verbena::detail::Child child = running.child();
