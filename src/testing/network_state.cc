@@ -118,7 +118,7 @@ void HostState::end() {
 
 // One after the other, and nobody's program runs meanwhile.
 NetworkState::~NetworkState() {
-  events_.clear();
+  static_cast<void>(std::exchange(events_, {}));  // what they hold may ask for another at its end
   for (const auto& host : hosts_) host->crash();
   for (const auto& host : hosts_) host->end();
 }

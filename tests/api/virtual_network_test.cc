@@ -492,6 +492,16 @@ TEST(VirtualNetwork, nothing_resumes_when_its_network_ends) {
   EXPECT_FALSE(resumed);
 }
 
+TEST(VirtualNetwork, what_an_event_holds_may_ask_for_another_when_the_network_ends) {
+  const auto held = std::make_shared<int>();
+  {
+    VirtualNetwork network = network_of(1);
+    const std::shared_ptr<void> last(nullptr, [&network, held](void*) { network.after({}, [held] {}); });
+    network.after(Duration::seconds(1), [last] {});
+  }
+  EXPECT_EQ(held.use_count(), 1);
+}
+
 TEST(VirtualNetwork, it_may_be_moved) {
   VirtualNetwork first = network_of(18);
   VirtualHost host = must(first.add_host());
