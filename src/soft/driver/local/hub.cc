@@ -72,6 +72,10 @@ Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
 
 }  // namespace
 
+std::string reason_of(const Error& error) {
+  return error.to_string().substr(to_string(error.code()).size() + std::string_view(": ").size());
+}
+
 Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<MeetingFolder> folder) {
   // Asked for while few threads have to be waited for.
   for (const Reach reach : {Reach::ThisProcess, Reach::AllProcesses}) static_cast<void>(has_heavy_fences(reach));
@@ -300,7 +304,7 @@ void Hub::ask(Instant now, Entry& entry, const Endpoint& self) {
   }
   entry.match.give_up();
   if (id.error().code() != ErrorCode::NotFound) ++fallbacks_;
-  go_by_packets(now, self.qpn, entry, id.error().context());
+  go_by_packets(now, self.qpn, entry, reason_of(id.error()));
 }
 
 // The lowest number that is free is given out.
@@ -379,7 +383,7 @@ bool Hub::hear_answer(Instant now, Id id) {
   drop(id);
   if (entry.match.path() != Path::Roce) return true;
   ++fallbacks_;
-  go_by_packets(now, qpn, entry, answer ? why(**answer) : answer.error().context());
+  go_by_packets(now, qpn, entry, answer ? why(**answer) : reason_of(answer.error()));
   return true;
 }
 

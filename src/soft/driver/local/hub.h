@@ -29,6 +29,9 @@
 
 namespace verbena::soft::local {
 
+// Why there is no shared memory: what the error says, without its code.
+std::string reason_of(const Error& error);
+
 // The device's owner alone calls it, but for fd().
 class Hub final : public Paths {
  public:

@@ -14,6 +14,7 @@
 namespace verbena::soft::local {
 namespace {
 
+using ::testing::HasSubstr;
 using verbena::local::Answer;
 using verbena::local::Endpoint;
 using verbena::local::Hello;
@@ -113,6 +114,16 @@ TEST(HubScarcity, who_has_no_descriptor_left_is_not_woken_by_those_who_wait_and_
     const auto answer = socket->try_receive_answer();
     EXPECT_TRUE(answer && *answer == Answer::Unknown);
   }
+}
+
+TEST(HubScarcity, who_has_no_descriptor_to_ask_with_says_what_was_lacking) {
+  Side side(1), other(2);
+  Limited limited;
+  limited.leave_none();
+  side.connect(other.endpoint());
+  limited.lift();
+  EXPECT_TRUE(side.on_packets()) << side.explained();
+  EXPECT_THAT(side.explained(), HasSubstr("Too many open files"));
 }
 
 // Without /dev and all that.

@@ -99,7 +99,7 @@ Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const 
   if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
   const int number = errno;
   if (number == EPIPE || number == ECONNRESET)
-    return Error{ErrorCode::ConnectionLost, std::string(what) + " to a " + name() + ": it is gone", number,
+    return Error{ErrorCode::ConnectionLost, std::string(what) + " to a " + name() + ": it has ended or hung up", number,
                  ErrorDomain::Errno};
   return Error::from_errno(number, std::string(what) + " to a " + name());
 }

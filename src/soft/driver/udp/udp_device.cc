@@ -205,7 +205,7 @@ Result<void> choose_paths(const UdpDeviceOptions& options, const Gid& address, c
     return {};
   }
   if (options.path == PathChoice::Local) return hub.error();
-  device.path_reason = "shared memory cannot be offered: " + hub.error().context();
+  device.path_reason = "shared memory cannot be offered: " + local::reason_of(hub.error());
   return {};
 }
 
