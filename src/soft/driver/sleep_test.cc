@@ -2,17 +2,14 @@
 #include "soft/driver/sleep.h"
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <array>
-#include <cstddef>
 
 #include "soft/driver/descriptor.h"
+#include "soft/driver/test_forbidden_call.h"
 
 namespace verbena::soft::sleeping {
 namespace {
@@ -39,17 +36,6 @@ bool waits_as_it_should() {
   return some.wait(Duration{1}) == 0;
 }
 
-// From here on that system call fails as on a kernel that does not know it.
-bool forbid(std::uint32_t call, int error) {
-  std::array<sock_filter, 4> program{
-      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)),
-      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog filter{program.size(), program.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
 TEST(Sleep, ends_with_what_is_readable_or_with_its_time) { EXPECT_TRUE(waits_as_it_should()); }
 
 TEST(Sleep, does_without_the_newest_call) {
@@ -59,7 +45,7 @@ TEST(Sleep, does_without_the_newest_call) {
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filter of system calls may be installed here";
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << kNothingForbidden;
     EXPECT_EQ(WEXITSTATUS(status), 0) << error;
   }
 }

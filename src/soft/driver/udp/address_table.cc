@@ -121,7 +121,7 @@ Result<AddressTable> AddressTable::map(Descriptor memory) {
 Result<AddressTable> AddressTable::create() {
   Descriptor memory(::memfd_create("verbena-address", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || !set_file_size(memory.get(), sizeof(Shared)) || ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
-    return Error::from_errno(errno, "make the table of an address");
+    return Error::from_errno(errno, "make the table of an address, a sealed memfd");
   auto table = map(std::move(memory));
   if (table) table->shared().magic.store(kMagic);
   return table;

@@ -305,6 +305,7 @@ SharedAddress::SharedAddress(LocalAddress local, std::unique_ptr<Holding> holdin
       incarnation_(incarnation),
       called_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       events_(::epoll_create1(EPOLL_CLOEXEC)),
+      in_the_way_(called_ && events_ && inbox_.fd() >= 0 ? 0 : errno),
       companions_(events_.get()) {
   for (const int fd : {meeting_place_.get(), table_.fd(), socket_.get()}) holding_->add(fd);
   watch(events_.get(), called_.get(), EPOLLIN);
@@ -341,10 +342,9 @@ void SharedAddress::call() {
 }
 
 Result<void> SharedAddress::start() {
-  if (!called_ || !events_ || inbox_.fd() < 0)
-    return Error(ErrorCode::ResourceExhausted,
-                 "share " + to_string(local_.gid, wire::kRocePort) + ": no descriptor is left: raise RLIMIT_NOFILE",
-                 EMFILE, ErrorDomain::Errno);
+  if (in_the_way_ != 0)
+    return Error::from_errno(in_the_way_,
+                             "share " + to_string(local_.gid, wire::kRocePort) + ": make its eventfd and epoll set");
   table_.publish(incarnation_);
   return attendant_.start([this] { attend(); }, "a shared address");
 }

@@ -131,6 +131,7 @@ class SharedAddress {
   Descriptor called_;
   std::atomic<bool> is_over_{false};
   Descriptor events_;  // what the thread waits for
+  const int in_the_way_;  // an errno, where one of these descriptors could not be made
   Companions companions_;
   QuietThread attendant_;
 };

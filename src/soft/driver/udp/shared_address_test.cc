@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -16,8 +17,10 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/holdings.h"
+#include "soft/driver/test_forbidden_call.h"
 #include "soft/driver/test_other_user.h"
 #include "soft/driver/udp/rendezvous.h"
 #include "soft/driver/udp/test_shared_address.h"
@@ -111,6 +114,28 @@ TEST_F(SharedAddressTest, a_process_without_descriptors_is_told_so) {
     opened = WEXITSTATUS(status) == 0;
   }
   EXPECT_TRUE(opened);
+}
+
+TEST_F(SharedAddressTest, a_process_that_may_not_make_what_sharing_takes_is_told_what) {
+  const Gid address = address_;
+  const std::pair<long, const char*> forbidden[] = {
+      {SYS_memfd_create, "memfd"}, {SYS_eventfd2, "eventfd"}, {SYS_epoll_create1, "epoll"}};
+  for (const auto& [call, word] : forbidden) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (!forbid(static_cast<std::uint32_t>(call), EPERM)) ::_exit(77);
+      const auto shared = SharedAddress::open(address);
+      ::_exit(!shared && shared.error().code() == ErrorCode::PermissionDenied &&
+                      shared.error().context().find(word) != std::string::npos
+                  ? 0
+                  : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status)) << word;
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << kNothingForbidden;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << word;
+  }
 }
 
 TEST_F(SharedAddressTest, any_may_go_in_any_order_and_the_others_stay) {
