@@ -199,7 +199,7 @@ void Channel::complete_keep_alive(const Completion& completion) {
   if (completion.status == CompletionStatus::Success || completion.status == CompletionStatus::Flushed)
     return;
   end(End::Failed, Error(to_error_code(completion.status),
-                         "keep-alive to " + owner_.peer_name() + " qpn " + describe::qpn(qpn_) + ": " +
+                         "keep-alive to " + owner_.peer_name() + " by our qpn " + describe::qpn(qpn_) + ": " +
                              describe::outcome(completion, {}, options_.reliability),
                          static_cast<int>(completion.status), ErrorDomain::WorkCompletion));
 }

@@ -214,7 +214,7 @@ Error Channel::failure_of_own(const Completion& completion, bool is_receive) con
   what.is_receive = is_receive;
   const bool told_by_peer = completion.status == CompletionStatus::RemoteAccessError;  // and what range, nobody
   return Error(to_error_code(completion.status),
-               (is_receive ? "receive posted for " : "request posted to ") + owner_.peer_name() + " qpn " +
+               (is_receive ? "receive posted for " : "request posted to ") + owner_.peer_name() + " by our qpn " +
                    describe::qpn(qpn_) + ": " +
                    (told_by_peer ? std::string(to_string(completion.status))
                                  : describe::outcome(completion, what, options_.reliability)),
@@ -262,7 +262,7 @@ void Channel::complete(Operation& operation, const Completion& completion, std::
   if (completion.status == CompletionStatus::Flushed) return operation.fail(flush_error(operation));
   const auto what = subject_of(r.opcode, r.is_receive, r.bytes, r.remote_address, r.rkey);
   Error error(to_error_code(completion.status),
-              subject(operation) + " qpn " + describe::qpn(qpn_) + ": " +
+              subject(operation) + " by our qpn " + describe::qpn(qpn_) + ": " +
                   describe::outcome(completion, what, options_.reliability),
               static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
   end(End::Failed, error);

@@ -183,7 +183,7 @@ void ReceivePoolState::handle_completion(const Completion& completion) {
     return operation.fail(flush_error(operation, completion.qpn));
   Error error(
       to_error_code(completion.status),
-      subject(operation, channel) + " qpn " + describe::qpn(completion.qpn) + ": " +
+      subject(operation, channel) + " by our qpn " + describe::qpn(completion.qpn) + ": " +
           describe::outcome(completion, {SendOpcode::Send, true, operation.request_.bytes, 0, {}}, {}),
       static_cast<int>(completion.status), ErrorDomain::WorkCompletion);
   if (channel != nullptr) channel->end(Channel::End::Failed, error);

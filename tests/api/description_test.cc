@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections without connection management: what two ends tell each other, who may come first, and how it ends.
+#include <array>
+#include <cstdio>
 #include <fstream>
 
 #include "test_pair.h"
@@ -70,6 +72,10 @@ TEST(Description, a_peer_that_never_comes_ends_the_retry_budget) {
   must(near.connect_to(must(far.describe())));
   expect_error(near.send_inline(bytes_of("x")).wait(), ErrorCode::RetryExceeded, "127.0.0.", "queue pair");
   EXPECT_EQ(near.phase(), ConnectionPhase::Broken);
+  std::array<char, 64> both;
+  std::snprintf(both.data(), both.size(), "queue pair 0x%06x by our qpn 0x%06x: ", near.remote_qpn().value(),
+                near.local_qpn().value());
+  expect_error(near.status(), ErrorCode::RetryExceeded, both.data());
 }
 
 TEST(Description, a_connection_is_made_from_one_and_describes_itself_afterwards) {
