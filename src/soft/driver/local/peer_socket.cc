@@ -81,6 +81,12 @@ std::string PeerSocket::name() const {
   return "local peer (" + process + ", user " + std::to_string(peer_.uid) + ")";
 }
 
+// Who is not named is shown out without a word.
+Error PeerSocket::ended() const {
+  return {ErrorCode::ConnectionLost, "the " + name() + " has ended or hung up" +
+                                         (is_this_user(peer_.uid) ? "" : ": its local_users must name this user")};
+}
+
 Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const char* what) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptor)> control{};
   iovec part{bytes.data(), bytes.size()};
@@ -98,9 +104,7 @@ Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const 
   }
   if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
   const int number = errno;
-  if (number == EPIPE || number == ECONNRESET)
-    return Error{ErrorCode::ConnectionLost, std::string(what) + " to a " + name() + ": it has ended or hung up", number,
-                 ErrorDomain::Errno};
+  if (number == EPIPE || number == ECONNRESET) return ended();
   return Error::from_errno(number, std::string(what) + " to a " + name());
 }
 
@@ -115,12 +119,11 @@ Result<PeerSocket::Message> PeerSocket::receive(std::span<std::byte> room) {
   const ssize_t length = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return Message();
-    if (errno == ECONNRESET)
-      return Error{ErrorCode::ConnectionLost, "the " + name() + " is gone", errno, ErrorDomain::Errno};
+    if (errno == ECONNRESET) return ended();
     return Error::from_errno(errno, "message from a " + name());
   }
   Message got{room.first(static_cast<std::size_t>(length)), descriptors_of(message, !is_this_user(peer_.uid))};
-  if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
+  if (length == 0) return ended();
   // There was room for all that can come at once.
   if ((message.msg_flags & MSG_CTRUNC) != 0)
     return Error{ErrorCode::ResourceExhausted,
@@ -191,9 +194,10 @@ Result<std::optional<verbena::local::Answer>> PeerSocket::try_receive_answer() {
   const ssize_t length = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return std::optional<verbena::local::Answer>();
+    if (errno == ECONNRESET) return ended();
     return Error::from_errno(errno, "answer of a " + name());
   }
-  if (length == 0) return Error{ErrorCode::ConnectionLost, "the " + name() + " closed its socket or ended"};
+  if (length == 0) return ended();
   auto answer = verbena::local::parse_answer({bytes.data(), static_cast<std::size_t>(length)});
   if (!answer) return Error{answer.error().code(), name() + ": " + answer.error().context()};
   return std::optional<verbena::local::Answer>(*answer);

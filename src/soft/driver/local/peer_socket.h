@@ -81,6 +81,7 @@ class PeerSocket {
 
  private:
   PeerSocket(OwnDescriptor socket, const PeerCredentials& peer) : socket_(std::move(socket)), peer_(peer) {}
+  Error ended() const;
   Result<void> send(std::span<std::byte> bytes, int descriptor, const char* what);
   // A message and what came with it. Empty: nothing has come yet.
   struct Message {
