@@ -63,8 +63,8 @@ int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs:
 
 int run_capture(const CaptureOptions& options) {
   if (options.words.empty()) return report_usage("capture", "CMD is missing: verbena capture -w FILE -- CMD");
-  const fs::path file = absolute_path(options.file);
   std::error_code error;
+  const fs::path file = fs::absolute(options.file, error);  // the program may change its folder
   if (!fs::is_directory(file.parent_path(), error) || fs::is_directory(file, error))
     return report_failure("capture", options.file + " cannot be a file: the folder must be there, and it none itself",
                           "Name a file for -w in a folder that is there and that this user may write to.");

@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <ctime>
-#include <filesystem>
 
 extern char** environ;  // NOLINT(readability-identifier-naming)
 
@@ -81,12 +80,6 @@ Result<int> run_child(const SignalsLeftToChild& signals, const std::vector<std::
     glance();
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-std::string absolute_path(const std::string& path) {
-  std::error_code ignored;
-  const auto absolute = std::filesystem::absolute(path, ignored);
-  return ignored ? path : absolute.lexically_normal().string();
 }
 
 }  // namespace verbena::tools

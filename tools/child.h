@@ -37,7 +37,4 @@ class SignalsLeftToChild {
 Result<int> run_child(const SignalsLeftToChild& signals, const std::vector<std::string>& words,
                       const std::string& variable, const std::string& value, const std::function<void()>& glance);
 
-// An absolute path, for a program that may change its folder.
-std::string absolute_path(const std::string& path);
-
 }  // namespace verbena::tools

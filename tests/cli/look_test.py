@@ -144,6 +144,11 @@ def a_program_is_captured_from_outside(setting):
     check("-w" in errors, errors)
     run(setting, "ping", server.address, status=1, VERBENA_PCAP=setting.path("no", "x.pcapng"))
     run(setting, "ping", server.address, status=1, VERBENA_COUNTERS=setting.path("no", "folder"))
+    # Behind a symbolic link ".." leads to the folder above the one it points to.
+    os.makedirs(setting.path("one", "two"))
+    os.symlink(setting.path("one", "two"), setting.path("there"))
+    run(setting, "capture", "-w", setting.path("there", "..", "wire.pcapng"), "--", *ping)
+    check(is_capture(setting.path("one", "wire.pcapng")) and os.path.getsize(file) == size, "another file")
     server.stop()
     say(f"{size} bytes; two at once: {', '.join(names)}")
 
