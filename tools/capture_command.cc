@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "tools/child.h"
@@ -39,6 +41,18 @@ std::set<fs::path> device_files(const fs::path& file) {
   return found;
 }
 
+// A disk that is full, or a limit of file sizes, cuts a block of pcapng, which has its length at both ends.
+bool ends_with_whole_block(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const auto length_at = [&file](std::int64_t before_end) {
+    std::uint32_t length = 0;
+    file.seekg(-before_end, std::ios::end).read(reinterpret_cast<char*>(&length), sizeof length);
+    return length;
+  };
+  const std::uint32_t length = length_at(4);
+  return length_at(std::int64_t{length} - 4) == length && file.good();
+}
+
 int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs::path>& before, int status) {
   std::vector<fs::path> made;
   for (const fs::path& one : device_files(file))
@@ -57,6 +71,10 @@ int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs:
   for (const fs::path& one : made) {
     std::error_code error;
     say(stderr, "verbena capture: {}, {} bytes\n", printable(one.string()), fs::file_size(one, error));
+    if (ends_with_whole_block(one)) continue;
+    const int incomplete = report_failure("capture", one.string() + " is incomplete: it ends within a packet",
+                                          advice(ErrorCode::ResourceExhausted));
+    if (status == 0) status = incomplete;
   }
   return status;
 }
@@ -87,7 +105,8 @@ void add_capture_command(CLI::App& program, int& status) {
                  "  verbena capture -w wire.pcapng -- ./a.out\n"
                  "Each device has a file of its own, FILE with -PID-NUMBER before its extension; when there is\n"
                  "one alone, it is FILE. SIGTERM and SIGHUP are passed on to the program, and its end is waited for.\n"
-                 "The exit status is the program's; 1 when it ended well and opened no device.");
+                 "The exit status is the program's; 1 when it ended well and opened no device, or left an incomplete\n"
+                 "file.");
   auto options = std::make_shared<CaptureOptions>();
   add_file(*command, "-w,--write", options->file, "The capture file, in pcapng")->required();
   command->add_option("CMD", options->words, "The program and its arguments, after `--`");

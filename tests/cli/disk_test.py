@@ -83,6 +83,11 @@ def inside_capture(folder):
         _, errors = setting.run("get", server.url("file"), setting.path("got"), "--pcap", pcap, status=1)
         check(f"the capture {pcap} {INCOMPLETE}" in errors, errors)
         check(os.path.getsize(setting.path("got")) == 20 * MIB and os.path.getsize(pcap) > MIB, "sizes")
+        os.remove(pcap)
+        # A program that says nothing of it.
+        quiet = " ".join(setting.command("get", server.url("file"), setting.path("again"))) + " 2>/dev/null; true"
+        _, told = setting.run("capture", "-w", pcap, "--", "sh", "-c", quiet, status=1)
+        check(f"verbena capture: {pcap} is incomplete: it ends within a packet\n" in told, told)
         server.stop()
         say(errors.splitlines()[0])
     return capture
