@@ -151,10 +151,13 @@ class CounterFile::Writer {
     const bool complete = put == static_cast<ssize_t>(text.size());
     const int number = put < 0 ? errno : ENOSPC;
     ::close(fd);
-    if (!complete || ::rename(draft.c_str(), path_.c_str()) != 0)
-      return Error::from_errno(complete ? errno : number, "write counters to " + path_);
-    written_ = std::move(text);
-    return {};
+    if (complete && ::rename(draft.c_str(), path_.c_str()) == 0) {
+      written_ = std::move(text);
+      return {};
+    }
+    Error error = Error::from_errno(complete ? errno : number, "write counters to " + path_);
+    ::unlink(draft.c_str());
+    return error;
   }
 
  private:

@@ -86,6 +86,20 @@ TEST_F(EnvironmentFiles, a_device_whose_counters_cannot_be_written_leaves_none) 
   EXPECT_EQ(regular_files(), 1u);
 }
 
+TEST_F(EnvironmentFiles, counters_that_cannot_be_kept_leave_no_draft) {
+  ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
+  {
+    const Device device = must(Device::open());
+    fs::path path;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().filename().string().starts_with("device-")) path = entry.path();
+    ASSERT_FALSE(path.empty());
+    fs::remove(path);
+    fs::create_directories(path / "in the way");
+  }
+  EXPECT_EQ(regular_files(), 1u);
+}
+
 TEST_F(EnvironmentFiles, counters_are_not_written_into_files_of_others) {
   occupy("device", ".new", [this](const fs::path& path) { fs::create_hard_link(folder / "precious", path); });
   ::setenv("VERBENA_COUNTERS", folder.c_str(), 1);
