@@ -81,8 +81,6 @@ class Writer {
 
   // The reader's head, as it came from the peer.
   Fault handle_head(std::uint64_t head);
-  // Nothing is on its way that the reader has not let go of, as far as we know.
-  bool is_drained() const { return head_ == position_; }
 
   std::uint64_t position() const { return position_; }
   std::uint64_t head() const { return head_; }
