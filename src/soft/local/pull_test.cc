@@ -400,6 +400,18 @@ TEST(LocalPull, q051_what_a_dead_peer_named_is_neither_completed_nor_acknowledge
   EXPECT_TRUE(pair.b.transport->finished());
 }
 
+TEST(LocalPull, a_peer_that_died_with_payload_not_copied_yet_is_told_of) {
+  Pair pair(pulling());
+  pair.run();
+  pair.b.receive(5, 0, 5000);
+  pair.a.send(1, 0, 5000);
+  pair.a.transport->emit(pair.now);
+  pair.of_a.gone = true;
+  pair.b.transport->handle_hang_up(pair.now, true);
+  EXPECT_EQ(pair.b.happened(), Events{AsyncEventType::PeerEnded});
+  EXPECT_EQ(pair.b.qp->state(), QueuePairState::Rts);
+}
+
 // ---- Memory that goes back to the program
 
 // How a request can end while its peer copies.

@@ -293,7 +293,7 @@ void Transport::handle_hang_up(Instant now, bool gone) {
   }
   peer_ended_ = true;
   settle();
-  if (gone && reads()) link_.qp.raise(AsyncEventType::PeerEnded);
+  if (gone && serves()) link_.qp.raise(AsyncEventType::PeerEnded);
 }
 
 void Transport::fail(AsyncEventType event) {

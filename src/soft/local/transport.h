@@ -115,9 +115,10 @@ class Transport final : private core::RequestRecall {
 
  private:
   void recall() override;
-  bool reads() const {
-    return attached() && !broken_ && !link_.peer_gone && (sends() || link_.qp.state() == QueuePairState::Rtr);
+  bool serves() const {
+    return attached() && !broken_ && (sends() || link_.qp.state() == QueuePairState::Rtr);
   }
+  bool reads() const { return serves() && !link_.peer_gone; }
   bool writes() const;
   bool sends() const {
     const QueuePairState state = link_.qp.state();
