@@ -169,10 +169,12 @@ class Watch {
 int run_program(const CountersOptions& options) {
   const SignalsLeftToChild signals;  // until the folder is gone
   std::error_code wrong;
-  std::string folder = (fs::temp_directory_path(wrong) / "verbena-counters-XXXXXX").string();
+  fs::path place = fs::temp_directory_path(wrong);
+  if (!wrong) place = fs::absolute(place, wrong);  // the program may change its folder
   if (wrong)
     return report_failure("counters", "there is no folder for temporary files: " + wrong.message(),
                           "Set TMPDIR to a folder that is there.");
+  std::string folder = (place / "verbena-counters-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) return report_error("counters", Error::from_errno(errno, "make " + folder));
   Watch watch(options, folder, stderr);
   const auto status = run_child(signals, options.words, "VERBENA_COUNTERS", folder, [&] {

@@ -44,6 +44,11 @@ def counters_of_a_command_are_shown_at_its_end(setting):
     run(setting, "counters", "--", "/no/such/program", status=1)
     _, errors = run(setting, "counters", "--", "true", status=1, TMPDIR="/no/such/folder")
     check("Set TMPDIR to a folder" in errors, errors)
+    os.mkdir(setting.path("temporary"))
+    relative = os.path.relpath(setting.path("temporary"))
+    _, errors = run(setting, "counters", "-z", "--", "sh", "-c", " ".join(["cd /;", *setting.command("devices", "-v")]),
+                    TMPDIR=relative)
+    check("rcvd_pkts" in errors and not os.listdir(setting.path("temporary")), errors)
     say(f"{len(one['counters'])} counters, {one['counters']['rcvd_pkts']} packets")
 
 
