@@ -406,6 +406,23 @@ TEST_P(Asking, q052_error_by_the_user_flushes_and_its_peer_meets_it_with_what_it
   EXPECT_EQ(outcomes(talk.side(1).sends), (Outcomes{{5, Status::RetryExceeded}}));
 }
 
+// What is in its memory already has come: it is done and said. Packets that nobody has taken have not.
+TEST_P(Asking, q052_what_has_come_is_answered_before_its_queue_pair_stops) {
+  for (const S stops : {S::Error, S::Reset}) {
+    Talk talk(given());
+    talk.near.put(0, pattern(100));
+    talk.stop(1);
+    talk.write(1, 0, 100, 0);
+    talk.run(Duration::milliseconds(1));
+    ASSERT_TRUE(talk.step(1, stops));
+    talk.resume(1);
+    talk.run();
+    const bool came = given().way != Way::Packets;
+    EXPECT_EQ(talk.sent(), (Outcomes{{1, came ? Status::Success : Status::RetryExceeded}}));
+    EXPECT_EQ(talk.far.holds(0, pattern(100)), came);
+  }
+}
+
 TEST_P(Asking, q053_reset_discards_without_a_word_and_a_new_life_begins_afresh) {
   Talk talk(given());
   talk.near.put(0, pattern(3000));

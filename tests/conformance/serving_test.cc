@@ -447,6 +447,21 @@ TEST_P(Serving, r079_a_receive_into_bad_memory_fails_at_both_ends) {
 
 // ---- READ and atomics
 
+TEST_P(Serving, r082_who_serves_no_reads_any_more_is_not_read) {
+  Talk talk(given());
+  const auto read_one = [&](std::uint64_t id) {
+    talk.read(id, 0, 100, 0);
+    talk.run();
+  };
+  for (std::uint64_t id = 1; id <= 4; ++id) read_one(id);
+  ASSERT_TRUE(talk.step(1, S::Sqd));
+  QueuePairAttributes values;
+  values.max_dest_rd_atomic = 0;
+  ASSERT_TRUE(talk.side(1).nic.modify_qp(talk.now(), talk.side(1).made.qpn, values, AttributeMask::MaxDestRdAtomic));
+  read_one(5);
+  EXPECT_EQ(talk.sent(), (Outcomes{{1}, {2}, {3}, {4}, {5, Status::RemoteInvalidRequest}}));
+}
+
 TEST_P(Serving, r082_more_reads_than_it_has_resources_for_are_an_invalid_request) {
   Given second = given();
   second.max_dest_rd_atomic = 0;
