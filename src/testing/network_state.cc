@@ -118,7 +118,8 @@ void HostState::end() {
 
 // One after the other, and nobody's program runs meanwhile.
 NetworkState::~NetworkState() {
-  static_cast<void>(std::exchange(events_, {}));  // what they hold may ask for another at its end
+  over_ = true;  // what events and tasks hold may ask for another at its end
+  events_.clear();
   for (const auto& host : hosts_) host->crash();
   for (const auto& host : hosts_) host->end();
 }
@@ -134,7 +135,7 @@ Result<HostState*> NetworkState::add_host() {
 }
 
 void NetworkState::after(Duration delay, std::function<void()> f) {
-  events_.emplace(now_ + std::max(delay, Duration{}), std::move(f));
+  if (!over_) events_.emplace(now_ + std::max(delay, Duration{}), std::move(f));
 }
 
 // ---- Running.

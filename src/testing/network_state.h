@@ -116,6 +116,7 @@ class NetworkState {
   Instant counted_at_ = now_;
   std::uint32_t turns_ = 0;  // at that moment
   bool asks_ = false;
+  bool over_ = false;  // nothing that is asked for will happen
   std::multimap<Instant, std::function<void()>> events_;
   std::vector<std::unique_ptr<HostState>> hosts_;
 };

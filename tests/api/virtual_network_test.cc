@@ -496,8 +496,11 @@ TEST(VirtualNetwork, what_an_event_holds_may_ask_for_another_when_the_network_en
   const auto held = std::make_shared<int>();
   {
     VirtualNetwork network = network_of(1);
-    const std::shared_ptr<void> last(nullptr, [&network, held](void*) { network.after({}, [held] {}); });
-    network.after(Duration::seconds(1), [last] {});
+    const auto asks_at_its_end = [&network](std::function<void()> f) {
+      return std::shared_ptr<void>(nullptr, [&network, f = std::move(f)](void*) { network.after({}, f); });
+    };
+    const auto last = asks_at_its_end([held] {}), before = asks_at_its_end([last] {});
+    network.after(Duration::seconds(1), [before] {});
   }
   EXPECT_EQ(held.use_count(), 1);
 }
