@@ -44,6 +44,7 @@ struct DeviceFlags {
   std::string path;    // --path
 };
 void add_device_flags(CLI::App& command, DeviceFlags& flags);
+// An address alone, the device's unless `what` says whose; not an empty word.
 void add_device(CLI::App& command, std::string& device, const std::string& flag = "--device",
                 const std::string& what = "Name or IP address of the local device; see `verbena devices`");
 // The name of a file, which is not empty.

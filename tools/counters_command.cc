@@ -60,10 +60,11 @@ std::optional<CounterReading> read_one(const fs::path& path, std::error_code& ob
   if (name.rfind(kPrefix, 0) != 0 || dash == std::string::npos) return std::nullopt;
   const auto pid = parse_whole(name.substr(kPrefix.size(), dash - kPrefix.size()), 1, 1u << 30);
   const auto number = parse_whole(name.substr(dash + 1), 1, 1u << 30);
+  if (!pid || !number) return std::nullopt;
   std::error_code error;
-  if (!pid || !number || !fs::is_regular_file(fs::symlink_status(path, error)) ||
-      fs::file_size(path, error) > kMaxCounterFileBytes)
-    return std::nullopt;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (error && error != std::errc::no_such_file_or_directory) obstacle = error;
+  if (!fs::is_regular_file(status) || fs::file_size(path, error) > kMaxCounterFileBytes) return std::nullopt;
   reading.pid = *pid;
   reading.number = *number;
   errno = 0;
@@ -196,15 +197,17 @@ int run_program(const CountersOptions& options) {
 
 int look_at(const CountersOptions& options, const std::string& folder) {
   Watch watch(options, folder, stdout);
+  const auto [all, obstacle] = read_all(folder);
+  if (obstacle && all.empty())
+    return report_error("counters", Error::from_errno(obstacle.value(), "read the counters in " + folder));
+  if (obstacle) say(stderr, "verbena counters: some in {} cannot be read: {}\n", folder, obstacle.message());
   while (options.watch) {
     watch.glance();
     if (std::ferror(stdout) != 0) return kExitOk;
     ::usleep(50'000);
   }
-  const auto [all, obstacle] = read_all(folder);
   if (options.json) print_json(all);
   else print_table(options, all, {}, 0, stdout);
-  if (obstacle) return report_error("counters", Error::from_errno(obstacle.value(), "read the counters in " + folder));
   if (!all.empty()) return kExitOk;
   return report_failure("counters", "no program has left counters in " + folder,
                         "Start programs with VERBENA_COUNTERS=" + folder + ", or run `verbena counters -- CMD`.");
@@ -241,8 +244,9 @@ void add_counters_command(CLI::App& program, int& status) {
   command->add_flag("-z,--zeros", options->zeros, "Counters that are zero too");
   command->add_flag("--json", options->json,
                     "A JSON array with an object per device, on standard output, below what CMD prints there");
-  command->add_option("--folder", options->folder, "Where programs keep their counters ($VERBENA_COUNTERS)")
-      ->type_name("FOLDER");
+  auto* folder =
+      command->add_option("--folder", options->folder, "Where programs keep their counters ($VERBENA_COUNTERS)");
+  require_word(folder->type_name("FOLDER"));
   command->add_option("CMD", options->words, "A program to run and its arguments, after `--`");
   command->callback([options, interval, &status] { status = run_counters(*options, interval->count() != 0); });
 }

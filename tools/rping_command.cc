@@ -34,6 +34,7 @@ std::string_view rping_advice(ErrorCode code) {
       return "Start the server there (`rping -s` or `verbena rping -s`), or give the port it listens on with -p.";
     case ErrorCode::Unreachable:
       return "Check the address, that an RDMA device has it, and that UDP port 4791 is open between the two.";
+    case ErrorCode::TimedOut: return "Look at the program there: it is stopped, or too busy to answer.";
     case ErrorCode::ProtocolError:
       return "Check that the other side is an rping, and that its -S is not beyond the server's.";
     case ErrorCode::RemoteAccessError: return "The other side refuses its memory: check that it is an rping.";

@@ -7,7 +7,7 @@ import signal
 import struct
 import subprocess
 
-from command import PATIENCE, Server, check, first_line, main, say, unshare, wait_until
+from command import PATIENCE, Server, Skip, check, first_line, main, say, unshare, wait_until
 
 
 def run(setting, *words, status=0, **environment):
@@ -97,8 +97,13 @@ def what_cannot_be_read_is_told_and_not_made_up(setting):
     os.mkdir(folder)
     file = os.path.join(folder, "device-1-1")
 
-    def look(folder, status=1):  # in a namespace without users, where nobody reads what its rights forbid
-        done = subprocess.run([*unshare("-U"), *setting.command("counters", "--folder", folder)],
+    # Root reads everything; in a user namespace of its own it is nobody.
+    prefix = [] if os.geteuid() != 0 else unshare("-U")
+    if subprocess.run([*prefix, *setting.command("--version")], stdout=subprocess.PIPE, check=False).returncode != 0:
+        raise Skip("nobody may run what was built")
+
+    def look(folder, *flags, status=1):
+        done = subprocess.run([*prefix, *setting.command("counters", "--folder", folder, *flags)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
         check(done.returncode == status, done)
         return done.stdout.decode(), done.stderr.decode()
@@ -108,11 +113,17 @@ def what_cannot_be_read_is_told_and_not_made_up(setting):
     check(not output and "no program has left counters" in errors, output + errors)
     write_text(file, "program hello\ndevice soft-lo\naddress 127.0.0.1\nopen no\nrcvd_pkts 7\n")
     check("1 (hello), soft-lo at 127.0.0.1, closed\n" in look(folder, status=0)[0], "what may be read")
-    for path, rights in ((file, 0o600), (folder, 0o700)):
-        os.chmod(path, 0)
-        output, errors = look(folder)
-        os.chmod(path, rights)
-        check(not output and "PermissionDenied: read the counters in " + folder in errors, output + errors)
+    for path, rights, taken in ((file, 0o600, 0), (folder, 0o700, 0), (folder, 0o700, 0o400)):
+        for flags in ((), ("--watch",)):
+            os.chmod(path, taken)
+            output, errors = look(folder, *flags)
+            os.chmod(path, rights)
+            check(not output and "PermissionDenied: read the counters in " + folder in errors, output + errors)
+    other = os.path.join(folder, "device-2-1")
+    write_text(other, "")
+    os.chmod(other, 0)
+    output, errors = look(folder, status=0)
+    check("1 (hello)" in output and f"some in {folder} cannot be read: Permission denied" in errors, output + errors)
     _, errors = look(file)
     check("Not a directory" in errors, errors)
     say(errors.splitlines()[0])
@@ -152,8 +163,9 @@ def a_program_is_captured_from_outside(setting):
     # Behind a symbolic link ".." leads to the folder above the one it points to.
     os.makedirs(setting.path("one", "two"))
     os.symlink(setting.path("one", "two"), setting.path("there"))
+    os.remove(file)
     run(setting, "capture", "-w", setting.path("there", "..", "wire.pcapng"), "--", *ping)
-    check(is_capture(setting.path("one", "wire.pcapng")) and os.path.getsize(file) == size, "another file")
+    check(is_capture(setting.path("one", "wire.pcapng")) and not os.path.exists(file), "another file")
     server.stop()
     say(f"{size} bytes; two at once: {', '.join(names)}")
 

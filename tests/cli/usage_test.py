@@ -243,7 +243,9 @@ def who_is_not_served_is_told_what_to_do(setting):
     deaf = subprocess.Popen([os.path.join(setting.bin, "hostile_peer"), "deaf"], stdout=subprocess.PIPE)
     setting.started.append(deaf)
     address = first_line(deaf).split()[-1]
-    for words in (("ping", address), ("get", f"verbena://{address}/x", setting.path("x"))):
+    host, port = address.rsplit(":", 1)
+    for words in (("ping", address), ("get", f"verbena://{address}/x", setting.path("x")),
+                  ("rping", "-c", "-a", host, "-p", port)):
         _, errors = setting.run(*words, status=1)
         check("TimedOut" in errors and "  Look at the program there: it is stopped, or too busy to answer.\n" in errors,
               errors)
