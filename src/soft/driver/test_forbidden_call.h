@@ -14,7 +14,7 @@ namespace verbena::soft {
 
 inline constexpr const char* kNothingForbidden = "no filter of system calls may be installed here";
 
-// From here on that system call fails as on a kernel that does not know it.
+// From here on that system call fails with that errno.
 inline bool forbid(std::uint32_t call, int error) {
   std::array<sock_filter, 4> program{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -73,7 +73,8 @@ Result<OwnDescriptor> offer_when_free(const MeetingPoint& point) {
 }  // namespace
 
 std::string reason_of(const Error& error) {
-  return error.to_string().substr(to_string(error.code()).size() + std::string_view(": ").size());
+  const std::string all = error.to_string();
+  return all.substr(std::min(all.size(), to_string(error.code()).size() + std::string_view(": ").size()));
 }
 
 Result<std::unique_ptr<Hub>> Hub::open(const Options& options, std::optional<MeetingFolder> folder) {

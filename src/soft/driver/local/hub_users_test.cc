@@ -86,7 +86,7 @@ TEST(HubOfAnotherUser, goes_by_packets_where_one_alone_names_the_other) {
     if (!said) GTEST_SKIP() << kNoOtherUser;
     EXPECT_THAT(*said, HasSubstr(": RoCE, because "));
     EXPECT_THAT(*said, HasSubstr(keeper_names ? "is of another user, whom local_users does not name"
-                                              : "has ended or hung up: its local_users must name this user"));
+                                              : "has ended or hung up, or its local_users does not name this user"));
     EXPECT_FALSE(keeper.on_rings());
   }
 }

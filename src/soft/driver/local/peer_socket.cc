@@ -83,8 +83,8 @@ std::string PeerSocket::name() const {
 
 // Who is not named is shown out without a word.
 Error PeerSocket::ended() const {
-  return {ErrorCode::ConnectionLost, "the " + name() + " has ended or hung up" +
-                                         (is_this_user(peer_.uid) ? "" : ": its local_users must name this user")};
+  const std::string why = is_this_user(peer_.uid) ? "" : ", or its local_users does not name this user";
+  return {ErrorCode::ConnectionLost, "the " + name() + " has ended or hung up" + why};
 }
 
 Result<void> PeerSocket::send(std::span<std::byte> bytes, int descriptor, const char* what) {

@@ -116,10 +116,12 @@ TEST_F(SharedAddressTest, a_process_without_descriptors_is_told_so) {
   EXPECT_TRUE(opened);
 }
 
-TEST_F(SharedAddressTest, a_process_that_may_not_make_what_sharing_takes_is_told_what) {
+TEST_F(SharedAddressTest, a_process_that_may_not_make_what_sharing_takes_is_told_so) {
   const Gid address = address_;
   const std::pair<long, const char*> forbidden[] = {
-      {SYS_memfd_create, "memfd"}, {SYS_eventfd2, "eventfd"}, {SYS_epoll_create1, "epoll"}};
+      {SYS_memfd_create, "make the table of an address, a sealed memfd"},
+      {SYS_eventfd2, "make its eventfd and epoll set"},
+      {SYS_epoll_create1, "make its eventfd and epoll set"}};
   for (const auto& [call, word] : forbidden) {
     const pid_t child = ::fork();
     if (child == 0) {
