@@ -49,6 +49,7 @@ bool ends_with_whole_block(const fs::path& path) {
     file.seekg(-before_end, std::ios::end).read(reinterpret_cast<char*>(&length), sizeof length);
     return length;
   };
+  if (!file) return true;  // not ours to judge
   const std::uint32_t length = length_at(4);
   return length_at(std::int64_t{length} - 4) == length && file.good();
 }
@@ -72,8 +73,9 @@ int tell(const CaptureOptions& options, const fs::path& file, const std::set<fs:
     std::error_code error;
     say(stderr, "verbena capture: {}, {} bytes\n", printable(one.string()), fs::file_size(one, error));
     if (ends_with_whole_block(one)) continue;
-    const int incomplete = report_failure("capture", one.string() + " is incomplete: it ends within a packet",
-                                          advice(ErrorCode::ResourceExhausted));
+    const int incomplete =
+        report_failure("capture", one.string() + " is incomplete: it ends within a packet",
+                       "The disk is full, or the program was killed or still runs: make room, or wait for it.");
     if (status == 0) status = incomplete;
   }
   return status;
