@@ -11,7 +11,7 @@ import subprocess
 import time
 import xml.etree.ElementTree as xml
 
-from command import PATIENCE, Server, Skip, check, main, say
+from command import PATIENCE, Server, Skip, check, main, output_until, say
 
 LATENCY = (" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
            "99% percentile[usec]   99.9% percentile[usec] ")
@@ -374,9 +374,8 @@ def an_interrupt_keeps_what_was_measured(setting):
         server = Server(setting, "bench", *test, "-F", *flags, theirs)
         client = setting.start(*words_to(server, test), *flags, ours, "--report", page, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
-        output = ""
-        while header not in output or len(output.split(header)[1].splitlines()) < 3:  # two of them
-            output += os.read(client.stdout.fileno(), 4096).decode()
+        two = re.compile(re.escape(header.encode()) + b".*\n.*\n.*\n")
+        output = output_until(client, two.search).decode()
         client.send_signal(signal.SIGINT)
         rest, errors = client.communicate(timeout=PATIENCE)
         rows = [int(line.split()[0]) for line in (output + rest.decode()).split(header)[1].splitlines()[1:]]

@@ -108,6 +108,18 @@ def first_line(process):
     return line.decode().rstrip("\n")
 
 
+def output_until(process, is_enough):
+    """What a process prints on standard output, until it is enough."""
+    output = b""
+    deadline = time.monotonic() + PATIENCE
+    while not is_enough(output):
+        ready, _, _ = select.select([process.stdout], [], [], max(0, deadline - time.monotonic()))
+        part = os.read(process.stdout.fileno(), 4096) if ready else b""
+        check(part, f"no more was printed than {output!r}")
+        output += part
+    return output
+
+
 class Server:
     """`verbena serve` or `verbena ping -s`, listening; knows where."""
 

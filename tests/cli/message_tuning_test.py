@@ -8,7 +8,7 @@ import signal
 import subprocess
 import xml.etree.ElementTree as xml
 
-from command import PATIENCE, Server, check, main, say
+from command import PATIENCE, Server, check, main, output_until, say
 
 MARKUP = "{http://www.w3.org/1999/xhtml}"
 DRAWING = "{http://www.w3.org/2000/svg}"
@@ -151,9 +151,7 @@ def a_server_elsewhere_serves_a_comparison_and_a_tuning(setting):
     file = setting.path("broken.json")
     client = setting.start("bench", "protocols", host, "-p", port, "-F", "--json", file, "--report",
                            setting.path("broken.html"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    told = b""
-    while told.count(b"\n") < 5:
-        told += os.read(server.process.stdout.fileno(), 4096)
+    output_until(server.process, lambda told: told.count(b"\n") >= 5)
     server.process.kill()
     _, errors = client.communicate(timeout=PATIENCE)
     check(client.returncode == 1 and errors.startswith(b"verbena bench protocols: "), errors)
@@ -272,9 +270,7 @@ def an_interrupted_tuning_recommends_nothing(setting):
     file = setting.path("interrupted.json")
     client = setting.start("tune", host, "-p", port, "--goal", "bandwidth", "--size", "1048576", "-F", "--json", file,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    told = b""
-    while told.count(b"\n") < 4:  # of some hundred tests
-        told += os.read(server.process.stdout.fileno(), 4096)
+    output_until(server.process, lambda told: told.count(b"\n") >= 4)  # of some hundred tests
     client.send_signal(signal.SIGINT)
     output, errors = client.communicate(timeout=PATIENCE)
     check(client.returncode == 1 and not output, f"{client.returncode} {output}")
