@@ -54,16 +54,6 @@ TEST(Responder, r031_duplicate_read_does_not_read_what_an_atomic_changed) {
   r.rig.expect_silence();
 }
 
-TEST(Responder, r060_duplicate_read_needs_its_right_on_the_queue_pair) {
-  ReplayingRig r;
-  r.rig.deliver(r.read(0, 16));
-  r.rig.take_all();
-  r.allow(Access::LocalWrite | Access::RemoteWrite | Access::RemoteAtomic);
-  r.rig.deliver(r.read(0, 16));
-  r.rig.expect_nak(NakCode::InvalidRequest, r.rig.their(0));
-  EXPECT_EQ(r.rig.state(), QueuePairState::Error);
-}
-
 // The newest are kept, whichever place they have.
 TEST(Responder, r035_a_limit_that_is_raised_in_SQD_forgets_the_oldest_first) {
   Given given;
@@ -233,7 +223,7 @@ TEST(Events, r133_the_first_request_is_told_in_each_life) {
   r.rig.expect_event(AsyncEventType::CommEstablished);
 }
 
-TEST(Events, r133_who_waits_for_the_first_request_in_rts_says_so_in_each_life) {
+TEST(Events, r133_a_wait_for_the_first_request_in_rts_ends_with_its_life) {
   ReplayingRig r;
   r.rig.device().nic.await_first_request(r.rig.qpn());
   r.begin_anew(QueuePairState::Rts);

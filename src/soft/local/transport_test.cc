@@ -790,7 +790,7 @@ TEST(LocalTransport, r130_a_short_send_behind_a_solicited_one_is_not_solicited) 
   EXPECT_FALSE(pair.b.events.poll());
 }
 
-TEST(LocalTransport, r133_who_waits_for_the_first_request_in_rts_says_so_in_each_life) {
+TEST(LocalTransport, r133_a_wait_for_the_first_request_in_rts_ends_with_its_life) {
   Pair pair;
   pair.b.transport->await_first_request();
   for (Side* const side : {&pair.a, &pair.b}) {
