@@ -9,6 +9,7 @@ namespace {
 struct ReplayingRig {
   Rig rig;
   Memory& memory;
+  const Bytes eight = pattern(8);
 
   explicit ReplayingRig(const Given& given = {}) : rig(given), memory(rig.memory(4096)) {
     memory.put(0, pattern(4096));
@@ -17,7 +18,7 @@ struct ReplayingRig {
   Packet read(std::uint32_t n, std::uint32_t length) const { return rig.read(rig.their(n), reth(length)); }
   Packet add(std::uint32_t n) const { return rig.fetch_add(rig.their(n), memory.va(), memory.rkey(), 1); }
   Packet write(std::uint32_t n) const {
-    return rig.write(Opcode::RcWriteOnly, rig.their(n), reth(8, 64), pattern(8));
+    return rig.write(Opcode::RcWriteOnly, rig.their(n), reth(8, 64), eight);
   }
   void allow(Access access) {
     QueuePairAttributes values;
