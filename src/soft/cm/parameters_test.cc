@@ -36,10 +36,8 @@ TEST(ConnectionManager, an_ACK_timeout_that_was_chosen_is_kept_whatever_delay_th
     World w;
     ConnectParams connect = w.connect_params();
     connect.ack_timeout_code = chosen;
-    w.active = w.client.manager.connect(w.now, connect).value();
-    w.exchange();
-    const Event request = w.server.event(EventType::ConnectRequest);
-    ASSERT_TRUE(w.server.manager.accept(w.now, request.connection, accept_params()).has_value());
+    w.request(connect);
+    ASSERT_TRUE(w.server.manager.accept(w.now, w.passive, accept_params()).has_value());
     w.to_client(altered<wire::CmRep>(w.one(w.server), [](wire::CmRep& r) { r.target_ack_delay = 31; }));
     const std::uint8_t limit = w.client.manager.config().peer_timeout_code_limit;
     EXPECT_EQ(w.client.event(EventType::ConnectResponse).parameters.ack_timeout_code,
@@ -143,14 +141,12 @@ TEST(ConnectionManager, timewait_lasts_as_long_as_the_ACK_timeout_up_to_the_limi
     World w;
     ConnectParams connect = w.connect_params();
     connect.ack_timeout_code = code;
-    w.active = w.client.manager.connect(w.now, connect).value();
-    w.exchange();
-    const Event request = w.server.event(EventType::ConnectRequest);
-    ASSERT_TRUE(w.server.manager.accept(w.now, request.connection, accept_params()).has_value());
+    w.request(connect);
+    ASSERT_TRUE(w.server.manager.accept(w.now, w.passive, accept_params()).has_value());
     w.exchange();
     ASSERT_TRUE(w.client.manager.confirm(w.now, w.active).has_value());
     w.exchange();
-    ASSERT_TRUE(w.server.manager.disconnect(w.now, request.connection).has_value());
+    ASSERT_TRUE(w.server.manager.disconnect(w.now, w.passive).has_value());
     w.to_client(w.one(w.server));
     const std::uint8_t limit = w.client.manager.config().peer_timeout_code_limit;
     EXPECT_EQ(w.client.manager.next_deadline() - w.now, code_duration(std::min(code, limit)));

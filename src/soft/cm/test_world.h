@@ -150,8 +150,9 @@ struct World {
     p.initiator_depth = 4;
     return p;
   }
-  ConnectionId connect(std::uint32_t qpn = 0x44) {
-    const auto id = client.manager.connect(now, connect_params(qpn));
+  ConnectionId connect(std::uint32_t qpn = 0x44) { return connect(connect_params(qpn)); }
+  ConnectionId connect(const ConnectParams& params) {
+    const auto id = client.manager.connect(now, params);
     EXPECT_TRUE(id.has_value());
     return id.value();
   }
@@ -194,8 +195,9 @@ struct World {
     }
   }
   // To the server's ConnectRequest.
-  void request(std::uint32_t qpn = 0x44) {
-    active = connect(qpn);
+  void request(std::uint32_t qpn = 0x44) { request(connect_params(qpn)); }
+  void request(const ConnectParams& params) {
+    active = connect(params);
     req = one(client);
     to_server(req);
     passive = server.event(EventType::ConnectRequest).connection;
