@@ -14,6 +14,7 @@ MIB = 1 << 20
 # Linux doubles what is asked for, and what comes out is the default of net.core.rmem_default: 212,992 bytes.
 RCVBUF = 106496
 NEAR, FAR = "0", "1"
+EACH = object()
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def hosts(lab, path):
 
 def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None, cpus=(NEAR, FAR), wait="busy",
             posted="no", memory="allocated"):
-    """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures."""
+    """`path`: lo and veth carry packets, local goes through memory. `name`: of the bandwidth's further figures; EACH:
+    all of them."""
     def run(lab):
         near, far, here, there = hosts(lab, path)
         program = lab.program("bench_verbena")
@@ -52,8 +54,22 @@ def verbena(op, test, size, iterations, mtu=4096, depth=16, path="lo", name=None
                    "--depth", str(depth), "--mtu", str(mtu), "--rcvbuf", str(RCVBUF)]
         text = lab.pair([*far, program, "server", *options, "--cpu", cpus[1], "--device", there],
                         [*near, program, "client", *options, "--cpu", cpus[0], "--device", here, "--name", "figure"])
-        return metric(text, "figure.p50" if test == "latency" else name or "figure")
+        return metrics(text) if name is EACH else metric(text, "figure.p50" if test == "latency" else name or "figure")
     return run
+
+
+def in_turns(program, names):
+    """Figures that one program takes in turns, {figure: metric}. Whichever a round asks for first runs it."""
+    taken = {}
+
+    def figure(name):
+        def run(lab):
+            if name not in taken:
+                found = program(lab)
+                taken.update({key: found[key] for key in names.values()})
+            return taken.pop(name)
+        return run
+    return {key: figure(name) for key, name in names.items()}
 
 
 def verbs(op, test, iterations, path="lo", size=8, wait="busy", threads="any", cpus=(NEAR, FAR)):
@@ -270,9 +286,11 @@ def _local():
                                                          posted="yes")
     for size in ("64KiB", "1MiB"):
         count, iterations = BULK[size]
-        found[f"process-vm-readv-{size}"] = limit("vm", f"vm.readv.{size}")
-        found[f"local-read-{size}-registered"] = verbena("read", "bandwidth", count, iterations // 4, path="local",
-                                                         wait="event", memory="registered")
+        for posted, also in (("no", ""), ("yes", "-posted")):
+            read = verbena("read", "bandwidth", count, iterations // 4, path="local", wait="event", posted=posted,
+                           memory="registered", name=EACH)
+            found |= in_turns(read, {f"local-read-{size}-registered{also}": "figure",
+                                     f"process-vm-readv-{size}{also}": "figure.process_vm_readv"})
         found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
         for tls in ("posix", "posix,cma"):
             found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
@@ -393,8 +411,13 @@ def _local_rows():
             yield Row(f"local.{op}.{size}.bandwidth", "GB/s", f"local-{op}-{size}", f"memcpy-{size}", ">= 0.95")
         if op == "read":
             for size in ("64KiB", "1MiB"):
+                # One call copies several that are posted. Of a long one the request itself costs: what it touches fell
+                # out of the cache.
+                posted, now = (">= 0.95", None) if size == "64KiB" else (None, ">= 0.95")
                 yield Row(f"local.read.{size}.registered.bandwidth", "GB/s", f"local-read-{size}-registered",
-                          f"process-vm-readv-{size}", ">= 0.95")
+                          f"process-vm-readv-{size}", now)
+                yield Row(f"local.read.{size}.registered.posted.bandwidth", "GB/s",
+                          f"local-read-{size}-registered-posted", f"process-vm-readv-{size}-posted", posted)
         for size in ("4KiB", "64KiB", "1MiB"):
             yield Row(f"local.{op}.{size}.posted.bandwidth", "GB/s", f"local-{op}-{size}-posted", f"memcpy-{size}")
     for size in ("64KiB", "1MiB"):

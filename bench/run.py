@@ -39,7 +39,9 @@ otherwise.
 The client prints on standard output, and nothing else there ("<TAB>" is one tab, NAME is the value of --name):
   latency     NAME.p50<TAB>VALUE<TAB>us   and NAME.p99; VALUE is the whole round trip, not the half
   bandwidth   NAME<TAB>VALUE<TAB>GB/s     payload bytes that arrived / time, 1 GB = 1e9 bytes
-              NAME.system_calls           sends, and receives that found something, per MiB
+              NAME.system_calls           sends, and receives that found something, per MiB; or, of READ of memory that
+                                          is registered, within the host:
+              NAME.process_vm_readv       the bare call, of the same bytes, in turns with them
 and exits 0; anything else counts as no result, and standard error says why.
 
 What a round trip is. SEND: the client posts SIZE bytes; the server sees the receive completion and posts SIZE bytes

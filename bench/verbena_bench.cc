@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the library the way its users use it: connections, prepared operations, an engine that polls.
 // Options and output: see the head of run.py.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -125,8 +129,7 @@ class End {
     remote_ = must(RemoteMemory::from_bytes(request.private_data()));
     Connection prepared = must(Connection::prepare(engine_, connection_options()));
     post_receives(prepared);
-    const auto mine = target_.remote().to_bytes();
-    connection_ = std::make_unique<Connection>(must(request.accept(std::move(prepared), mine)));
+    connection_ = std::make_unique<Connection>(must(request.accept(std::move(prepared), introduction())));
     must(connection_->wait_established());
     if (options_.test == "latency") options_.op == "write" ? echo_writes() : echo_sends();
     engine_.run_until([&] { return connection_->closed(); }, Duration::seconds(60));
@@ -135,10 +138,14 @@ class End {
   void run_client() {
     connection_ = std::make_unique<Connection>(must(Connection::prepare(engine_, connection_options())));
     post_receives(*connection_);
-    const auto mine = target_.remote().to_bytes();
-    must(connection_->connect_to(options_.connect, mine));
+    must(connection_->connect_to(options_.connect, introduction()));
     remote_ = must(RemoteMemory::from_bytes(connection_->private_data()));
-    options_.test == "latency" ? measure_latency() : measure_bandwidth();
+    if (options_.test == "latency")
+      measure_latency();
+    else if (reads_ && options_.own_memory && options_.transport == "local")
+      measure_beside_bare_call();
+    else
+      measure_bandwidth();
     static_cast<void>(connection_->close());
   }
 
@@ -158,6 +165,15 @@ class End {
   MemoryRegion make_memory() {
     if (!options_.own_memory) return must(device_.allocate_memory(options_.size));
     return must(device_.register_memory(std::span(peer::touched_pages(options_.size), options_.size)));
+  }
+
+  // The buffer, and whose it is.
+  std::array<std::byte, RemoteMemory::kWireBytes + sizeof(pid_t)> introduction() const {
+    std::array<std::byte, RemoteMemory::kWireBytes + sizeof(pid_t)> all;
+    std::ranges::copy(target_.remote().to_bytes(), all.begin());
+    const pid_t self = ::getpid();
+    std::memcpy(all.data() + RemoteMemory::kWireBytes, &self, sizeof self);
+    return all;
   }
 
   ConnectionOptions connection_options() const {
@@ -301,6 +317,36 @@ class End {
     std::printf("%s\t%.4f\tGB/s\n", options_.name.c_str(), bytes / seconds / 1e9);
     const double calls = system_calls() / (static_cast<double>(total) * options_.size / (1 << 20));
     std::printf("%s.system_calls\t%.2f\tcalls/MiB\n", options_.name.c_str(), calls);
+  }
+
+  // In turns with the kernel's copy of the same bytes to the same place, without Verbena: which pages they are decides
+  // as much about how quick a copy is.
+  void measure_beside_bare_call() {
+    constexpr std::uint64_t kTurns = 20;
+    const std::uint64_t each = std::max<std::uint64_t>(options_.iterations / kTurns, options_.depth);
+    const bool now = goes_now();  // and the memory is reached, in any case
+    Duration by_verbena{}, by_call{};
+    for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
+      const Instant before = engine_.now();
+      now ? copy_all(each, 0) : request_all(each, 0);
+      const Instant between = engine_.now();
+      for (std::uint64_t i = 0; i < each; ++i) call_once();
+      by_verbena = by_verbena + (between - before);
+      by_call = by_call + (engine_.now() - between);
+    }
+    const double bytes = static_cast<double>(each * kTurns) * options_.size;
+    std::printf("%s\t%.4f\tGB/s\n", options_.name.c_str(), bytes / static_cast<double>(by_verbena.ns));
+    const double by_call_gbs = bytes / static_cast<double>(by_call.ns);
+    std::printf("%s.process_vm_readv\t%.4f\tGB/s\n", options_.name.c_str(), by_call_gbs);
+  }
+
+  void call_once() {
+    pid_t peer = 0;
+    std::memcpy(&peer, connection_->private_data().data() + RemoteMemory::kWireBytes, sizeof peer);
+    const iovec near{source_.bytes().data(), options_.size};
+    const iovec far{reinterpret_cast<void*>(static_cast<std::uintptr_t>(remote_.address)), options_.size};
+    if (::process_vm_readv(peer, &near, 1, &far, 1, 0) != static_cast<ssize_t>(options_.size))
+      die(std::string("process_vm_readv: ") + std::strerror(errno));
   }
 
   void copy_all(std::uint64_t total, std::uint64_t warm_up) {

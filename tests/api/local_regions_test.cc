@@ -289,6 +289,16 @@ TEST(LocalRegions, memory_of_the_users_own_is_read_by_one_copy_and_written_by_it
     EXPECT_THAT(explained(client.device), HasSubstr("0 regions of the peer are mapped here"));
     EXPECT_THAT(explained(client.device),
                 HasSubstr(" is read by one copy (process_vm_readv) and written by its owner"));
+    std::vector<std::byte> bytes(kLentBytes);
+    EXPECT_TRUE(client.connection.try_read_now(bytes, client.remote));
+    EXPECT_EQ(bytes, std::vector<std::byte>(kLentBytes, std::byte{7}));
+    EXPECT_FALSE(client.connection.try_write_now(bytes, client.remote));
+    std::array<Operation, 8> reads;
+    std::fill(client.memory.bytes().begin(), client.memory.bytes().end(), std::byte{0});
+    for (std::uint32_t i = 0; i < 8; ++i)
+      client.connection.read(reads[i], client.memory.local(i * 1000, 1000), client.remote);
+    for (Operation& read : reads) must(read.wait());
+    for (std::size_t i = 0; i < 8000; ++i) ASSERT_EQ(client.memory.bytes()[i], std::byte{7}) << i;
     must(client.connection.close());
   }
   int writes = 0, reads = 0;

@@ -93,8 +93,8 @@ class QueuePair {
   // device (Device::allocate_memory) that was written once or twice before, when everything posted before is done and
   // no other thread has the device. Otherwise it is false and is to be posted; the peer may have a part of it then.
   [[nodiscard]] bool try_write_now(const ShortWrite& write);
-  // Likewise a READ, where max_rd_atomic allows one: the bytes are here when this says true. Otherwise a part of them
-  // may have changed.
+  // Likewise a READ, where max_rd_atomic allows one, and of other memory, too, where the kernel lets this process read
+  // its owner's: the bytes are here when this says true. Otherwise a part of them may have changed.
   [[nodiscard]] bool try_read_now(const ShortRead& read);
 
   Qpn qpn() const { return qpn_; }

@@ -549,6 +549,151 @@ TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_is_copied_by_a_call) {
   EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::RetryExceeded});
 }
 
+// One whose memory is read by a call, and open.
+struct Unmapped : Pair {
+  explicit Unmapped(const Given& given = direct(true)) : Pair(given) {
+    regions_of_b.mapped = false;
+    run();
+    open_region(*this, Op::RdmaRead);
+    b.put(0, pattern(kRegion));
+  }
+  // To the same place as from, which tells them apart.
+  void read(std::uint64_t id, std::uint64_t at, std::size_t length) {
+    a.fetch_or_write(Op::RdmaRead, id, at, length, b, at);
+  }
+  bool arrived(std::uint64_t at, std::size_t length) { return a.holds(at, {b.data() + at, b.data() + at + length}); }
+  // Of one turn.
+  std::uint64_t calls() {
+    const std::uint64_t before = of_b.calls;
+    EXPECT_FALSE(a.transport->emit(now)) << "nothing by the ring";
+    return of_b.calls - before;
+  }
+};
+
+TEST(LocalDirect, reads_that_follow_each_other_are_copied_by_one_call) {
+  Unmapped pair;
+  pair.read(1, 0, 1000);
+  const ScatterGather parts[] = {pair.a.sge(2000, 3), pair.a.sge(2003, 0), pair.a.sge(2003, 997)};
+  SendRequest request;
+  request.id = 2;
+  request.opcode = Op::RdmaRead;
+  request.local = parts;
+  request.remote_address = pair.b.va(2000);
+  request.rkey = pair.b.region.rkey;
+  pair.a.post(request);
+  pair.a.fetch_or_write(Op::RdmaRead, 3, 5000, 1, pair.b, 5000, SendFlags::Signaled | SendFlags::Fence);
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 2, 3}));
+  EXPECT_TRUE(pair.arrived(0, 1000) && pair.arrived(2000, 1000) && pair.arrived(5000, 1));
+  pair.read(4, 6000, 0);  // of nothing: its owner answers
+  pair.read(5, 7000, 64);
+  pair.run();
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{4, 5}));
+  EXPECT_TRUE(pair.arrived(7000, 64));
+}
+
+TEST(LocalDirect, one_call_copies_no_more_than_a_turn_and_so_many_reads) {
+  Unmapped pair;
+  for (std::uint64_t i = 0; i < kMaxFetches + 1; ++i) pair.read(i, i * 100, 100);
+  EXPECT_EQ(pair.calls(), 2u);
+  EXPECT_EQ(pair.a.sent().size(), kMaxFetches + 1);
+  EXPECT_TRUE(pair.arrived(0, (kMaxFetches + 1) * 100));
+  constexpr std::size_t kBytes = 600'000;  // of which two are more than a turn
+  pair.read(21, 0, kBytes);
+  pair.read(22, kBytes, kBytes);
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), Ids{21});
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), Ids{22});
+  constexpr std::size_t kLong = 1'500'000;
+  pair.read(23, 0, kLong);
+  pair.read(24, 2'000'000, 100);
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_TRUE(pair.a.sent().empty()) << "a part";
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{23, 24}));
+  EXPECT_TRUE(pair.arrived(0, kLong) && pair.arrived(2'000'000, 100));
+}
+
+TEST(LocalDirect, q055_what_drains_starts_no_read_with_the_one_that_has_begun) {
+  Unmapped pair;
+  constexpr std::size_t kLong = 1'500'000;
+  pair.read(1, 0, kLong);
+  pair.read(2, 2'000'000, 100);
+  EXPECT_EQ(pair.calls(), 1u);
+  ASSERT_TRUE(pair.a.go(QueuePairState::Sqd));
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), Ids{1});
+  EXPECT_FALSE(pair.arrived(2'000'000, 100));
+  ASSERT_TRUE(pair.a.go(QueuePairState::Rts));
+  EXPECT_EQ(pair.calls(), 1u);
+  EXPECT_EQ(ids(pair.a.sent()), Ids{2});
+}
+
+TEST(LocalDirect, a_read_that_goes_wrong_takes_none_with_it) {
+  {
+    Unmapped pair;
+    pair.read(1, 0, 100);
+    pair.a.fetch_or_write(Op::RdmaRead, 2, 0, 100, pair.b, kRegion - 99);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::RemoteAccessError}));
+    EXPECT_TRUE(pair.arrived(0, 100));
+  }
+  {
+    Unmapped pair;
+    pair.read(1, 0, 100);
+    ScatterGather wrong = pair.a.sge(200, 64);
+    wrong.lkey = LKey{1};
+    SendRequest request;
+    request.id = 2;
+    request.opcode = Op::RdmaRead;
+    request.local = {&wrong, 1};
+    request.remote_address = pair.b.va(200);
+    request.rkey = pair.b.region.rkey;
+    pair.a.post(request);
+    pair.read(3, 300, 100);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::LocalProtectionError, Status::Flushed}));
+    EXPECT_TRUE(pair.arrived(0, 100));
+    EXPECT_FALSE(pair.arrived(300, 100));
+  }
+}
+
+TEST(LocalDirect, of_a_call_that_fails_every_read_comes_by_the_ring_and_of_a_dead_peer_none) {
+  Unmapped pair;
+  pair.of_b.unmapped = pair.a.data() + 200;  // as a page of ours that went: what it means is its owner's to say
+  pair.read(1, 0, 100);
+  pair.read(2, 200, 100);
+  pair.run();
+  EXPECT_EQ(statuses(pair.a.sent()), (Statuses{Status::Success, Status::Success}));
+  EXPECT_TRUE(pair.arrived(0, 100) && pair.arrived(200, 100));
+
+  Unmapped dies;
+  dies.of_b.gone = true;
+  dies.read(1, 0, 100);
+  dies.read(2, 200, 100);
+  dies.a.transport->emit(dies.now);
+  EXPECT_TRUE(dies.a.sent().empty());
+  dies.a.transport->handle_hang_up(dies.now);
+  EXPECT_EQ(statuses(dies.a.sent()), (Statuses{Status::RetryExceeded, Status::Flushed}));
+}
+
+TEST(LocalDirect, a_read_of_memory_that_is_not_mapped_needs_no_request_and_a_write_does) {
+  Unmapped pair;
+  for (const std::uint32_t length : {1u, 8u, 4096u, 1u << 20}) {
+    EXPECT_TRUE(read_now(pair, length, 3));
+    EXPECT_TRUE(pair.a.holds(0, {pair.b.data() + 3, pair.b.data() + 3 + length})) << length;
+  }
+  EXPECT_FALSE(write_now(pair, 8, 0));
+  pair.of_b.unmapped = pair.a.data();
+  EXPECT_FALSE(read_now(pair, 8, 0)) << "it is to be posted, and fails then";
+  EXPECT_EQ(pair.a.counters.rdma_reads, 6u) << "two of them to begin with";
+
+  Unmapped dies;
+  dies.of_b.gone = true;
+  EXPECT_FALSE(read_now(dies, 8, 0));
+}
+
 TEST(LocalDirect, q050_memory_of_our_own_that_is_wrong_ends_the_request_and_nothing_is_copied) {
   for (const Op opcode : {Op::RdmaWrite, Op::RdmaRead}) {
     Pair pair(direct());

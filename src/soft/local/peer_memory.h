@@ -2,6 +2,7 @@
 // The memory of the process at the other end of a connection, to copy from: one copy where two rings take two.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -9,6 +10,8 @@
 #include "soft/local/message.h"
 
 namespace verbena::local {
+
+inline constexpr std::size_t kMaxFetches = 16;  // pieces of the peer's that one call copies from
 
 enum class Pulled : std::uint8_t {
   Whole,
@@ -20,8 +23,8 @@ enum class Pulled : std::uint8_t {
 class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
-  // Fills `to` in its order from what the peer named. Both name the same number of bytes. Nothing but `to` is written,
-  // whatever `from` says.
+  // Fills `to` in its order from what the peer named, at most kMaxFetches pieces. Both name the same number of bytes.
+  // Nothing but `to` is written, whatever `from` says.
   virtual Pulled pull(std::span<const Piece> from, std::span<const core::Piece> to) = 0;
   // Whether the peer said that it can copy from us. Reads shared memory.
   virtual bool is_granted() const = 0;

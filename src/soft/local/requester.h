@@ -39,7 +39,8 @@ class Requester {
   bool do_now(const ShortRead& read);
 
  private:
-  struct Cut;  // one record's place in its message
+  struct Cut;    // one record's place in its message
+  struct Fetch;  // requests that are done by one call
   enum class Way : std::uint8_t { Ring, Direct, Wait };
 
   core::SendWqe* next_request() const;
@@ -62,7 +63,9 @@ class Requester {
   bool update_word(const core::SendWqe& wqe, const PeerRegion& region);
   bool copy_part(const core::SendWqe& wqe, const PeerRegion& region, std::uint32_t bytes);
   static bool load(const core::PieceList& pieces, const std::byte* there, bool past_cache);
-  bool fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes);
+  bool add_to(Fetch& fetch, std::uint32_t index, std::uint32_t offset, const PeerRegion& region);
+  bool may_follow(const Fetch& fetch, const core::SendWqe& wqe, const PeerRegion& region) const;
+  std::uint32_t fetch(const PeerRegion& region);
   bool lose(const PeerRegion& region);
   void begin_again();
   void advance_directly(const core::SendWqe& wqe, std::uint32_t bytes);

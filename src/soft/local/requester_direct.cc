@@ -16,6 +16,7 @@ namespace {
 // beside it, and memcpy() is quicker at it than at more.
 constexpr std::uint32_t kMaxDirectBytes = 1 << 19;
 constexpr std::uint32_t kMostCopies = 64;
+constexpr std::uint32_t kMaxFetchedBytes = 1 << 20;  // by the kernel, of which one call is quicker than two
 // Of what is carried out without being posted: who asks for it holds the device as long.
 constexpr std::size_t kMostBytesNow = 1 << 20;
 // So many short requests go through the ring though they could go directly, rather than wait for what is
@@ -66,8 +67,11 @@ Requester::Way Requester::way_of(const SendWqe& wqe) {
 // Says how much of a turn's limit that was. Afterwards the request is done, or done in part, or has failed,
 // or must go through the ring.
 std::uint32_t Requester::copy_directly(const SendWqe& wqe, const PeerRegion& region, std::uint32_t limit) {
-  const std::uint32_t bytes = std::min(wqe.length - state_.written, kMaxDirectBytes);
-  if (wqe.is_atomic() ? update_word(wqe, region) : copy_part(wqe, region, bytes)) advance_directly(wqe, bytes);
+  std::uint32_t bytes = std::min(wqe.length - state_.written, kMaxDirectBytes);
+  if (region.base == nullptr)
+    bytes = fetch(region);
+  else if (wqe.is_atomic() ? update_word(wqe, region) : copy_part(wqe, region, bytes))
+    advance_directly(wqe, bytes);
   return static_cast<std::uint32_t>(std::uint64_t{bytes} * limit / kMaxDirectBytes) + limit / kMostCopies;
 }
 
@@ -87,9 +91,7 @@ bool Requester::copy_part(const SendWqe& wqe, const PeerRegion& region, std::uin
   const bool last = state_.written + bytes == wqe.length;
   const bool past_cache = wqe.length > kMostCached && !last;
   bool copied = false;
-  if (region.base == nullptr)
-    copied = fetch(pieces, region.address + at, bytes);
-  else if (writes)
+  if (writes)
     copied = past_cache ? core::dma_write_past_cache(region.base + at, pieces.span())
                         : core::dma_write(region.base + at, pieces.span(), last);
   else
@@ -131,24 +133,30 @@ bool Requester::copy_now(SendOpcode opcode, const Short& request, Copy copy) {
   const std::size_t bytes = request.bytes.size();
   if (bytes > kMostBytesNow || queue.retired() != queue.posted()) return false;  // O-1
   const PeerRegion* const region = granted(request.rkey, request.remote_address, bytes, core::right_for(opcode));
-  if (region == nullptr || region->base == nullptr) return false;
+  if (region == nullptr) return false;
   Claimer& claimer = *link_.channel->claimer;
   if (!claimer.claim(region->slot, region->rkey)) return lose(*region);
-  const bool copied = copy(region->base + (request.remote_address - region->iova));
+  const bool copied = copy(*region, request.remote_address - region->iova);
   if (!claimer.release(region->slot, region->rkey) || !copied) return lose(*region);
   count_direct(opcode, static_cast<std::uint32_t>(bytes));
   return true;
 }
 
 bool Requester::do_now(const ShortWrite& write) {
-  return copy_now(SendOpcode::RdmaWrite, write,
-                  [&](std::byte* there) { return core::dma_write(there, write.bytes, true); });
+  return copy_now(SendOpcode::RdmaWrite, write, [&](const PeerRegion& region, std::uint64_t at) {
+    return core::dma_write(region.base + at, write.bytes, true);
+  });
 }
 
 bool Requester::do_now(const ShortRead& read) {
   if (link_.qp.attributes().max_rd_atomic == 0) return false;
-  return copy_now(SendOpcode::RdmaRead, read, [&](const std::byte* there) {
-    return core::dma_write(read.bytes.data(), std::span{there, read.bytes.size()}, false);
+  return copy_now(SendOpcode::RdmaRead, read, [&](const PeerRegion& region, std::uint64_t at) {
+    const std::size_t bytes = read.bytes.size();
+    if (region.base != nullptr)
+      return core::dma_write(read.bytes.data(), std::span{region.base + at, bytes}, false);
+    const Piece from{0, static_cast<std::uint32_t>(bytes), region.address + at};
+    const core::Piece to{read.bytes.data(), bytes};
+    return link_.channel->peer_memory->pull({&from, 1}, {&to, 1}) == Pulled::Whole;
   });
 }
 
@@ -184,10 +192,59 @@ bool Requester::load(const core::PieceList& pieces, const std::byte* there, bool
   return true;
 }
 
-// A peer that is gone had perhaps published something: the socket tells of its end.
-bool Requester::fetch(const core::PieceList& pieces, std::uint64_t address, std::uint32_t bytes) {
-  const Piece from{0, bytes, address};
-  return link_.channel->peer_memory->pull({&from, 1}, pieces.span()) == Pulled::Whole;
+// READs of memory that is not mapped, which the kernel copies in one call: itself and the look at the peer's life after
+// it take as long as copying 16 KiB.
+struct Requester::Fetch {
+  std::array<Piece, kMaxFetches> from;
+  core::PieceList to;
+  std::size_t requests = 0;
+  std::uint32_t bytes = 0;
+};
+
+// From `offset` on, at most until the turn is over. False: where it goes is not there.
+bool Requester::add_to(Fetch& fetch, std::uint32_t index, std::uint32_t offset, const PeerRegion& region) {
+  const SendWqe& wqe = link_.qp.send_queue().at(index);
+  const std::uint32_t bytes = std::min(wqe.length - offset, kMaxFetchedBytes - fetch.bytes);
+  core::PieceList pieces;
+  if (!core::find_pieces(link_.memory, link_.pd(), link_.qp.send_queue().sges(index), offset, bytes,
+                         Access::LocalWrite, pieces))
+    return false;
+  if (fetch.to.count + pieces.count > fetch.to.pieces.size()) return false;
+  std::ranges::copy(pieces.span(), fetch.to.pieces.begin() + fetch.to.count);
+  fetch.to.count += pieces.count;
+  fetch.from[fetch.requests++] = {0, bytes, region.address + (wqe.remote_address - region.iova) + offset};
+  fetch.bytes += bytes;
+  return true;
+}
+
+// Whether it may be done in the call that does what is before it, and whole.
+bool Requester::may_follow(const Fetch& fetch, const SendWqe& wqe, const PeerRegion& region) const {
+  return fetch.requests != kMaxFetches && link_.qp.state() == QueuePairState::Rts &&
+         wqe.opcode == SendOpcode::RdmaRead && wqe.rkey == region.rkey && wqe.length != 0 &&
+         wqe.length <= kMaxFetchedBytes - fetch.bytes && region.covers(wqe.remote_address, wqe.length);
+}
+
+// The request that is next, and those behind it that may follow. Says how many bytes that were.
+std::uint32_t Requester::fetch(const PeerRegion& region) {
+  core::SendQueue& queue = link_.qp.send_queue();
+  Fetch fetch;
+  std::uint32_t index = state_.current;
+  if (!add_to(fetch, index, state_.written, region)) {
+    fail(CompletionStatus::LocalProtectionError);
+    return 0;
+  }
+  const bool whole = fetch.bytes == queue.at(index).length - state_.written;
+  while (whole && ++index != queue.posted() && may_follow(fetch, queue.at(index), region))
+    if (!add_to(fetch, index, 0, region)) break;
+  Claimer& claimer = *link_.channel->claimer;
+  if (!claimer.claim(region.slot, region.rkey)) return lose(region), 0;
+  // A peer that is gone had perhaps published something: the socket tells of its end.
+  const bool copied =
+      link_.channel->peer_memory->pull({fetch.from.data(), fetch.requests}, fetch.to.span()) == Pulled::Whole;
+  if (!claimer.release(region.slot, region.rkey) || !copied) return lose(region), fetch.bytes;
+  for (std::size_t i = 0; i < fetch.requests && ready(); ++i)
+    advance_directly(queue.at(state_.current), fetch.from[i].bytes);
+  return fetch.bytes;
 }
 
 // A copy that counts. The request is done with the last of them: nothing is before it, and no one else is

@@ -16,7 +16,7 @@
 
 namespace verbena::soft::local {
 
-using verbena::local::kMaxPieces;
+using verbena::local::kMaxFetches;
 using verbena::local::Piece;
 using verbena::local::Pulled;
 using verbena::local::PullWords;
@@ -89,7 +89,7 @@ bool ProcessMemory::sees_cookie() const {
 Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Piece> to) {
   if (is_refused()) return Pulled::PeerGone;
   std::uint64_t seen = 0;
-  Vector<kMaxPieces + 1> source;
+  Vector<kMaxFetches + 1> source;
   Vector<kMostTargets + 1> target;
   for (const Piece& piece : from) source.add(piece.address, piece.bytes);
   for (const core::Piece& piece : to) target.add(piece.data, piece.size);
