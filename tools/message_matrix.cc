@@ -130,7 +130,7 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
   const auto session =
       open_message_session(command, flags.client, false, [&] { return signals.requested(); }, status);
   if (!session) return status;
-  MessageReport report{session->devices().address().to_string(), session->remote(), {}, {}};
+  MessageReport report{session->devices().address().to_string(), session->remote(), {}, {}, {}};
   auto outcome = run_counted(*session, count_tests(plan), [&](const MessageRunner& runner) {
     return run_plan(plan, runner, report);
   });
@@ -141,6 +141,7 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
     });
   }
   session->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
+  if (!outcome) report.incomplete = printable(outcome.error().to_string());
   print_choices(report, plan.paths);
   const auto written = write_results(command, flags, report, outcome);
   std::fflush(stdout);

@@ -241,8 +241,11 @@ std::string message_page(const MessageReport& report) {
                   report.remote, report.rows.size() + report.failures.size(),
                   report.failures.empty() ? "" : fmt::format(", {} of which failed", report.failures.size()));
   std::string body;
-  if (report.rows.empty()) body = "<p>Nothing was measured.</p>\n";
-  else body = choices(report.rows);
+  if (!report.incomplete.empty())
+    body = fmt::format("<p class=\"warning\">Not all of what was planned: it ended before ({}).</p>\n",
+                       escape_markup(report.incomplete));
+  if (report.rows.empty()) body += "<p>Nothing was measured.</p>\n";
+  else body += choices(report.rows);
   for (const PathChoice path : paths_of(report.rows)) body += figures_of(report.rows, path);
   body += properties() + models(report.rows) + failures(report.failures);
   if (!report.rows.empty()) body += numbers(report.rows);

@@ -20,6 +20,7 @@ struct MessageReport {
   std::string local, remote;  // addresses, printable
   std::vector<MessageRow> rows;
   std::vector<MessageFailure> failures;
+  std::string incomplete{};  // why there are no more of them; empty: these are all
 };
 
 std::string message_page(const MessageReport& report);

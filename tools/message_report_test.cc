@@ -162,7 +162,7 @@ void expect_balanced(const std::string& page) {
 }
 
 TEST(MessageReport, shows_plots_choices_properties_models_and_numbers) {
-  MessageReport report{"127.0.0.1", "127.0.0.2", contest(), {}};
+  MessageReport report{"127.0.0.1", "127.0.0.2", contest(), {}, {}};
   for (const std::uint32_t senders : {1u, 4u, 16u})
     report.rows.push_back(crowd(kPlain, senders, kQuick, std::uint64_t{1000} * senders));
   for (const std::uint32_t senders : {4u, 16u}) {
@@ -200,7 +200,7 @@ TEST(MessageReport, shows_plots_choices_properties_models_and_numbers) {
 }
 
 TEST(MessageReport, keeps_the_tests_that_failed_and_what_peers_wrote_out_of_its_markup) {
-  MessageReport report{"127.0.0.1", "<b>&\"", {}, {}};
+  MessageReport report{"127.0.0.1", "<b>&\"", {}, {}, {}};
   report.failures.push_back({crowd(kRead, 1, kLarge, 0).test, "Rejected: <too> \"many\" & more"});
   const std::string page = message_page(report);
   expect_balanced(page);
@@ -209,8 +209,17 @@ TEST(MessageReport, keeps_the_tests_that_failed_and_what_peers_wrote_out_of_its_
   EXPECT_THAT(page, HasSubstr("Rejected: &lt;too&gt; &quot;many&quot; &amp; more"));
 }
 
+TEST(MessageReport, says_that_it_is_not_all_when_the_tests_were_ended) {
+  MessageReport report{"a", "b", contest(), {}, {}};
+  EXPECT_THAT(message_page(report), Not(HasSubstr("Not all")));
+  report.incomplete = "Cancelled: <interrupted>";
+  const std::string page = message_page(report);
+  expect_balanced(page);
+  EXPECT_THAT(page, HasSubstr("Not all of what was planned: it ended before (Cancelled: &lt;interrupted&gt;)."));
+}
+
 TEST(MessageReport, warns_of_a_model_that_does_not_fit) {
-  MessageReport report{"a", "b", contest(), {}};
+  MessageReport report{"a", "b", contest(), {}, {}};
   EXPECT_THAT(message_page(report), Not(HasSubstr("Not to be trusted")));
   // No line in the size is near such latencies and rates.
   for (MessageRow& row : report.rows) {
@@ -225,7 +234,7 @@ TEST(MessageReport, warns_of_a_model_that_does_not_fit) {
 }
 
 TEST(MessageReport, gives_each_path_plots_of_its_own) {
-  MessageReport report{"a", "b", test_rows(kPlain, kQuick), {}};
+  MessageReport report{"a", "b", test_rows(kPlain, kQuick), {}, {}};
   for (const MessageRow& row : test_rows(kPlain, kLarge, PathChoice::Local)) report.rows.push_back(row);
   const std::string page = message_page(report);
   expect_balanced(page);
@@ -236,7 +245,7 @@ TEST(MessageReport, gives_each_path_plots_of_its_own) {
 }
 
 TEST(MessageReport, says_of_a_plot_in_parts_which_part_it_is) {
-  MessageReport report{"a", "b", {}, {}};
+  MessageReport report{"a", "b", {}, {}, {}};
   for (const messaging::Kind& kind : all_kinds())
     for (const MessageRow& row : test_rows(kind, kQuick)) report.rows.push_back(row);
   const std::string page = message_page(report);

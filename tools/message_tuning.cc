@@ -47,8 +47,8 @@ class Search {
   Search(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over)
       : settings_(settings), run_(run), over_(over) {}
 
-  Result<TuneOutcome> work() {
-    for (int round = 0; round < 2 && !ended_; ++round) {
+  TuneOutcome work() {
+    for (int round = 0; round < 2 && !outcome_.error; ++round) {
       const auto before = best_;
       for (const Kind& kind : kinds_to_tune(settings_)) try_kind(kind);
       if (!best_) break;
@@ -65,8 +65,9 @@ class Search {
       }
       if (before == best_) break;
     }
-    if (best_ && !ended_) decide();
-    return finish();
+    if (best_ && !outcome_.error) decide();
+    finish();
+    return std::move(outcome_);
   }
 
  private:
@@ -107,11 +108,12 @@ class Search {
   }
 
   void consider(const MessageTest& test) {
-    if (ended_ || !sensible(test)) return;
+    if (outcome_.error || !sensible(test)) return;
     for (const TuneStep& step : outcome_.steps)
       if (key_of(step.test) == key_of(test)) return;
     TuneStep step{test, {}, {}};
     auto row = measure(test);
+    if (outcome_.error) return;
     if (row) step.row = std::move(*row);
     else step.why = printable(row.error().to_string());
     outcome_.steps.push_back(std::move(step));
@@ -121,7 +123,7 @@ class Search {
   }
   Result<MessageRow> measure(const MessageTest& test) {
     auto row = run_(test);
-    if (!row && over_()) ended_ = row.error();
+    if (!row && over_()) outcome_.error = row.error();
     return row;
   }
   bool is_better(std::size_t step) const {
@@ -139,7 +141,7 @@ class Search {
         again.push_back(*usual);
     std::vector<std::vector<MessageRow>> rows(again.size());
     for (std::size_t round = 0; round < kRepeats; ++round)
-      for (std::size_t i = 0; i < again.size() && !ended_; ++i)
+      for (std::size_t i = 0; i < again.size() && !outcome_.error; ++i)
         if (auto row = measure(outcome_.steps[again[i]].test)) rows[i].push_back(std::move(*row));
     for (std::size_t i = 0; i < again.size(); ++i) {
       if (!rows[i].empty()) outcome_.steps[again[i]].row = middle_of(std::move(rows[i]));
@@ -191,15 +193,15 @@ class Search {
     return fmt::format("{} {}", messaging::to_string(test.kind), settings_text(test));
   }
 
-  Result<TuneOutcome> finish() {
-    if (ended_) return *ended_;
+  void finish() {
+    if (outcome_.error) return;
     if (!best_) {
       const std::string first = outcome_.steps.empty() ? "none fits" : outcome_.steps.front().why;
-      return Error(ErrorCode::NotFound, "no message protocol does it: " + first);
+      outcome_.error = Error(ErrorCode::NotFound, "no message protocol does it: " + first);
+      return;
     }
     outcome_.best = *outcome_.steps[*best_].row;
     outcome_.usual = *outcome_.steps[usual_of(*best_).value_or(*best_)].row;
-    return std::move(outcome_);
   }
 
   const TuneSettings& settings_;
@@ -207,7 +209,6 @@ class Search {
   const std::function<bool()>& over_;
   TuneOutcome outcome_;
   std::optional<std::size_t> best_;  // of the steps
-  std::optional<Error> ended_;
 };
 
 bool names_inline(const MessageTest& test) {
@@ -257,7 +258,7 @@ MessageTest first_test(const TuneSettings& settings, const Kind& kind) {
   return test;
 }
 
-Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over) {
+TuneOutcome tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over) {
   return Search(settings, run, over).work();
 }
 

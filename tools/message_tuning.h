@@ -34,10 +34,13 @@ struct TuneStep {
   bool repeated() const { return row && is_repeated(*row); }
 };
 struct TuneOutcome {
+  // Why there is nothing to recommend: NotFound (no kind fits, or none came to its end; the text says why the first did
+  // not), or what ended `run`. Only the steps count then.
+  std::optional<Error> error{};
   MessageRow best{};
-  MessageRow usual{};           // what the defaults of the kind that is best do
-  std::vector<TuneStep> steps;  // all that was measured, in order
-  std::vector<MessageRow> alike;  // others than the best that the runs do not tell from it
+  MessageRow usual{};  // what the defaults of the kind that is best do
+  std::vector<TuneStep> steps{};    // all that was measured, in order
+  std::vector<MessageRow> alike{};  // others than the best that the runs do not tell from it
 };
 
 // One that did far better in its one run than the best in several: the machine was slower by then, and what was left
@@ -50,11 +53,10 @@ const TuneStep* doubt_about(const TuneOutcome& outcome);
 // the defaults of their kinds run kRepeats times more, in turn: what is in the middle of each of these decides, and of
 // those that are alike then it is what messaging::recommend() names, or came first; its defaults, if they do as much.
 // `run` measures; `over`: it will not any more.
-// Errors: NotFound (no kind fits, or none came to its end; the text says why the first did not), and what ended `run`.
 inline constexpr double kWorthwhile = 1.05;
 inline constexpr std::size_t kBestRepeated = 3, kRepeats = 3;
 using TuneRun = std::function<Result<MessageRow>(const MessageTest&)>;
-Result<TuneOutcome> tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over);
+TuneOutcome tune(const TuneSettings& settings, const TuneRun& run, const std::function<bool()>& over);
 
 // "messaging::Options options{...};" for both ends, and how to hand messages over when there is a batch.
 std::string options_code(const MessageTest& test);

@@ -71,15 +71,19 @@ std::vector<const TuneStep*> best_of_each(const TuneOutcome& outcome) {
   return steps;
 }
 
-void print_outcome(const TuneFlags& flags, const TuneOutcome& outcome) {
-  const TuneSettings& settings = flags.settings;
-  say(stdout, "{} tests with messages of {} bytes, {} sender{}, over {}{}; the best of each protocol:\n",
-      outcome.steps.size(), settings.size, settings.senders, settings.senders == 1 ? "" : "s",
-      words_for_path(outcome.best), settings.sleeping ? ", the receiver asleep" : "");
-  for (const TuneStep* step : best_of_each(outcome))
+void print_steps(const TuneSettings& settings, const TuneOutcome& outcome) {
+  const auto best = best_of_each(outcome);
+  if (!best.empty())
+    say(stdout, "{} tests with messages of {} bytes, {} sender{}, over {}{}; the best of each protocol:\n",
+        outcome.steps.size(), settings.size, settings.senders, settings.senders == 1 ? "" : "s",
+        words_for_path(*best.front()->row), settings.sleeping ? ", the receiver asleep" : "");
+  for (const TuneStep* step : best)
     say(stdout, "  {:<42} {:<24} {}\n", to_string(step->test.kind), result_text(*step->row), runs_text(*step->row));
   for (const TuneStep& step : outcome.steps)
     if (!step.row) say(stdout, "  {:<42} failed: {}\n", to_string(step.test.kind), step.why);
+}
+
+void print_best(const TuneOutcome& outcome) {
   say(stdout, "of several runs the one in the middle; a single one may have been lucky\n");
   const MessageTest &best = outcome.best.test, &usual = outcome.usual.test;
   say(stdout, "best: {}, {}: {}", to_string(best.kind), settings_text(best), result_text(outcome.best));
@@ -107,28 +111,28 @@ nlohmann::json step_json(const TuneStep& step) {
   return to_json(*step.row);
 }
 
-Result<void> write_json(const TuneFlags& flags, MessageSession& session, const Result<TuneOutcome>& outcome) {
+Result<void> write_json(const TuneFlags& flags, MessageSession& session, const TuneOutcome& outcome) {
   if (flags.client.json.empty()) return {};
   nlohmann::json all{{"command", std::string(kTuneCommand)},
                      {"local", session.devices().address().to_string()},
                      {"remote", session.remote()},
-                     {"ok", outcome.has_value()},
+                     {"ok", !outcome.error},
                      {"goal", flags.goal},
                      {"size", flags.settings.size},
                      {"senders", flags.settings.senders},
                      {"sleeping", flags.settings.sleeping}};
-  if (!outcome) {
-    all["error"] = error_json(outcome.error());
+  if (outcome.error) {
+    all["error"] = error_json(*outcome.error);
   } else {
-    all["best"] = to_json(outcome->best);
-    all["usual"] = to_json(outcome->usual);
-    all["options"] = options_code(outcome->best.test);
-    all["doubtful"] = doubt_about(*outcome) != nullptr;
+    all["best"] = to_json(outcome.best);
+    all["usual"] = to_json(outcome.usual);
+    all["options"] = options_code(outcome.best.test);
+    all["doubtful"] = doubt_about(outcome) != nullptr;
     all["within_noise"] = nlohmann::json::array();
-    for (const MessageRow& row : outcome->alike) all["within_noise"].push_back(to_json(row));
-    all["steps"] = nlohmann::json::array();
-    for (const TuneStep& step : outcome->steps) all["steps"].push_back(step_json(step));
+    for (const MessageRow& row : outcome.alike) all["within_noise"].push_back(to_json(row));
   }
+  all["steps"] = nlohmann::json::array();
+  for (const TuneStep& step : outcome.steps) all["steps"].push_back(step_json(step));
   return write_file(flags.client.json, json_text(all));
 }
 
@@ -147,12 +151,12 @@ int run_tune(TuneFlags& flags) {
   if (flags.settings.sleeping && !session->sleeps_there()) {
     const Error polls(ErrorCode::InvalidArgument, "--sleeping: the receiver there polls");
     session->end(polls);
-    static_cast<void>(write_json(flags, *session, polls));
+    static_cast<void>(write_json(flags, *session, {.error = polls}));
     return report_error(kTuneCommand, polls, "Start `verbena bench message -e` there.");
   }
   if (session->devices().count() != 0)
     flags.settings.most_inline = session->devices().at(0).info().max_inline_bytes;
-  const auto outcome = [&] {
+  const TuneOutcome outcome = [&] {
     TestCounter counter(0);
     const TuneRun run = [&](const MessageTest& test) {
       counter.begin(test);
@@ -160,11 +164,12 @@ int run_tune(TuneFlags& flags) {
     };
     return tune(flags.settings, run, [&] { return session->over(); });
   }();
-  session->end(outcome ? std::nullopt : std::optional<Error>(outcome.error()));
-  if (outcome) print_outcome(flags, *outcome);
+  session->end(outcome.error);
+  print_steps(flags.settings, outcome);
+  if (!outcome.error) print_best(outcome);
   std::fflush(stdout);
   const auto written = write_json(flags, *session, outcome);
-  if (!outcome) return report_error(kTuneCommand, outcome.error(), bench_advice(outcome.error().code()));
+  if (outcome.error) return report_error(kTuneCommand, *outcome.error, bench_advice(outcome.error->code()));
   return written ? kExitOk : report_error(kTuneCommand, written.error(), kWritableFiles);
 }
 
