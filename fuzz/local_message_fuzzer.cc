@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever a local peer writes into a record: what is taken is in bounds, and written again it is the same bytes. The
-// same for the hello. Byte 0 picks what the rest is.
+// same for what is said by the socket. Byte 0 picks what the rest is.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -52,12 +52,23 @@ void fuzz_record(std::uint16_t kind, std::span<const std::byte> record) {
   }
 }
 
-void fuzz_hello(std::span<const std::byte> bytes) {
-  const auto hello = parse_hello(bytes);
-  if (!hello) return;
-  std::array<std::byte, kHelloBytes> again;
-  emit(*hello, again);
+template <std::size_t kBytes, class T>
+void check_same(const Result<T>& taken, std::span<const std::byte> bytes) {
+  VERBENA_ASSERT(taken || !taken.error().to_string().empty());
+  if (!taken) return;
+  std::array<std::byte, kBytes> again;
+  emit(*taken, again);
   VERBENA_ASSERT(bytes.size() == again.size() && std::memcmp(bytes.data(), again.data(), again.size()) == 0);
+}
+
+// What processes say by their socket.
+void fuzz_said(std::span<const std::byte> bytes) {
+  check_same<kHelloBytes>(parse_hello(bytes), bytes);
+  check_same<kAnswerBytes>(parse_answer(bytes), bytes);
+  check_same<kLendBytes>(parse_lend(bytes), bytes);
+  const auto want = parse_want(bytes);
+  VERBENA_ASSERT(!want || is_want(bytes));
+  check_same<kWantBytes>(want, bytes);
 }
 
 }  // namespace
@@ -71,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!input.empty()) std::memcpy(words.data(), input.data(), input.size());
   const auto record = std::as_bytes(std::span(words)).first(input.size());
   if (data[0] >= 0xf0)
-    verbena::local::fuzz_hello(record);
+    verbena::local::fuzz_said(record);
   else
     verbena::local::fuzz_record(data[0] % 24, record);
   return 0;
