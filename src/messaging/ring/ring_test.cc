@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "messaging/ring/reader.h"
+#include "messaging/ring/shared_reader.h"
 #include "messaging/ring/shared_writer.h"
 #include "messaging/ring/writer.h"
 
@@ -321,6 +322,48 @@ TEST(Ring, a_peer_that_writes_over_what_was_not_released_is_found_out) {
   EXPECT_EQ(too_long.reader.fault(), Fault::Length);
 }
 
+// One byte is what lies between a message and a fault.
+TEST(Ring, the_longest_message_is_taken_and_a_longer_one_is_not) {
+  for (const Geometry& geometry : forms(2048)) {
+    const std::uint32_t most = geometry.max_payload_bytes();
+    for (const std::uint32_t bytes : {most, most + 1}) {
+      Pair pair(geometry);
+      pair.ring[geometry.word_offset(0) / 8] = message_word(bytes);
+      pair.tail = 2048;
+      const auto view =
+          geometry.commit == Commit::Immediate ? pair.reader.handle_immediate(bytes) : pair.reader.poll();
+      EXPECT_EQ(view.has_value(), bytes == most) << bytes;
+      EXPECT_EQ(pair.reader.fault(), bytes == most ? Fault::None : Fault::Length) << bytes;
+    }
+  }
+}
+
+// What is skipped in front of it counts.
+TEST(Ring, a_message_that_begins_behind_the_end_over_what_was_not_released_is_named) {
+  for (const int released : {1, 2}) {
+    Pair pair({.capacity = 2048, .commit = Commit::Immediate});
+    std::vector<View> views;
+    for (int i = 0; i < 31; ++i) views.push_back(*pair.reader.handle_immediate(64));
+    for (int i = 0; i < released; ++i) pair.reader.release(views[static_cast<std::size_t>(i)]);
+    pair.reader.acknowledge();
+    const auto view = pair.reader.handle_immediate(65);
+    EXPECT_EQ(view.has_value(), released == 2);
+    EXPECT_EQ(pair.reader.fault(), released == 2 ? Fault::None : Fault::Overrun);
+  }
+}
+
+// It is within the ring still, and behind what was released.
+TEST(Ring, a_tail_that_goes_back_over_what_was_read_is_named) {
+  Pair pair({.capacity = 2048, .commit = Commit::Offset});
+  ASSERT_TRUE(pair.send("a"));
+  ASSERT_TRUE(pair.send("b"));
+  ASSERT_TRUE(pair.receive());
+  ASSERT_TRUE(pair.receive());
+  pair.tail = 64;
+  EXPECT_EQ(pair.receive(), std::nullopt);
+  EXPECT_EQ(pair.reader.fault(), Fault::Tail);
+}
+
 TEST(Ring, a_head_that_no_reader_may_tell_is_named) {
   const std::vector<std::uint64_t> heads = {1, 64 * 3, ~0ull, ~0ull - 63, 1ull << 63};
   for (const std::uint64_t head : heads) {
@@ -345,6 +388,156 @@ TEST(SharedRing, a_tail_that_no_sender_makes_is_found_out) {
     writer.begin(0);
     ASSERT_EQ(writer.handle_position(tail - 64), Fault::None);
     EXPECT_EQ(writer.handle_head(0), found) << senders << " senders, " << tail;
+  }
+}
+
+constexpr SharedGeometry kShared{.capacity = 2048};
+
+TEST(SharedRing, a_position_that_no_tail_had_is_named) {
+  const auto answer = [](std::uint64_t head, std::uint64_t first, std::uint64_t second) {
+    SharedWriter writer(kShared, 2);
+    writer.begin(64);
+    EXPECT_EQ(writer.handle_position(first), Fault::None);
+    writer.finish();
+    EXPECT_EQ(writer.handle_head(head), Fault::None);
+    writer.begin(64);
+    return writer.handle_position(second);
+  };
+  EXPECT_EQ(answer(0, 128, 192), Fault::None);
+  EXPECT_EQ(answer(0, 128, 128), Fault::Place) << "that is its own place";
+  EXPECT_EQ(answer(0, 128, 64), Fault::Place) << "it went back";
+  EXPECT_EQ(answer(0, 128, 193), Fault::Place) << "between units";
+  EXPECT_EQ(answer(0, 128, kMaxPosition), Fault::Place);
+  EXPECT_EQ(answer(256, 128, 256), Fault::None);
+  EXPECT_EQ(answer(320, 128, 256), Fault::Head) << "the head had passed what nobody had reserved";
+}
+
+TEST(SharedRing, a_head_that_no_receiver_may_tell_is_named) {
+  for (const bool open : {false, true}) {
+    const auto answer = [open](std::uint64_t head) {
+      SharedWriter writer(kShared, 2);
+      writer.begin(64);
+      EXPECT_EQ(writer.handle_position(128), Fault::None);
+      if (!open) writer.finish();
+      EXPECT_EQ(writer.handle_head(64), Fault::None);
+      return writer.handle_head(head);
+    };
+    EXPECT_EQ(answer(64), Fault::None);
+    EXPECT_EQ(answer(128), Fault::None);
+    EXPECT_EQ(answer(192), open ? Fault::Head : Fault::None) << "it passes a place only when that was written to";
+    EXPECT_EQ(answer(0), Fault::Head) << "it went back";
+    EXPECT_EQ(answer(65), Fault::Head) << "between units";
+    EXPECT_EQ(answer(kMaxPosition), Fault::Head);
+  }
+}
+
+// What two senders of a shared ring write beside it.
+struct SharedWords {
+  SharedReader reader(const SharedGeometry& geometry) const {
+    SharedReader made(geometry, 2,
+                      SharedMemory(reinterpret_cast<const std::byte*>(&tail), std::as_bytes(std::span(cells))));
+    for (const std::uint32_t sender : {0u, 1u}) made.add(sender);
+    return made;
+  }
+  void store(std::uint32_t sender, CellWord word, std::uint64_t value) {
+    cells[(sender * kCellBytes + cell_offset(word)) / 8] = value;
+  }
+
+  std::uint64_t tail = 0;
+  std::array<std::uint64_t, 2 * kCellBytes / 8> cells{};
+};
+
+TEST(SharedRing, an_arrival_where_none_can_be_is_named) {
+  for (const bool doubled : {false, true}) {
+    const SharedGeometry geometry{.capacity = 2048, .doubled = doubled};
+    const std::uint32_t most = geometry.max_payload_bytes();
+    SharedWords words;
+    words.tail = 4096;
+    // In an empty ring, at that unit.
+    const auto arrive = [&](std::uint32_t unit, std::uint32_t bytes) {
+      return words.reader(geometry).handle_arrival(0, unit, bytes);
+    };
+    EXPECT_EQ(arrive(0, most), Fault::None);
+    EXPECT_EQ(arrive(0, most + 1), Fault::Length);
+    EXPECT_EQ(arrive(31, 64), Fault::None);
+    EXPECT_EQ(arrive(31, 65), Fault::Overrun) << "it reaches what is not released";
+    EXPECT_EQ(arrive(32, 0), Fault::Overrun);
+    words.tail = 128;
+    EXPECT_EQ(arrive(1, 64), Fault::None);
+    EXPECT_EQ(arrive(1, 65), Fault::Place) << "nobody has reserved its end";
+    for (const auto& [bytes, fault] : {std::pair{std::uint64_t{64}, Fault::None}, {0, Fault::Length},
+                                       {65, Fault::Length}, {2048 + 64, Fault::Length}}) {
+      words.store(0, CellWord::Dropped, bytes);
+      EXPECT_EQ(arrive(kDropped, 0), fault) << bytes;
+    }
+  }
+}
+
+// There is room for it, but not in one piece.
+TEST(SharedRing, a_message_over_the_end_of_a_plain_ring_is_named) {
+  for (const bool doubled : {false, true}) {
+    SharedWords words;
+    words.tail = 4096;
+    SharedReader reader = words.reader({.capacity = 2048, .doubled = doubled});
+    ASSERT_EQ(reader.handle_arrival(0, 0, 64), Fault::None);
+    const auto first = reader.poll();
+    ASSERT_TRUE(first);
+    reader.release(first->view);
+    EXPECT_EQ(reader.handle_arrival(1, 31, 65), doubled ? Fault::None : Fault::Place);
+  }
+}
+
+TEST(SharedRing, two_arrivals_at_one_place_are_named) {
+  SharedWords words;
+  words.tail = 128;
+  SharedReader reader = words.reader(kShared);
+  EXPECT_EQ(reader.handle_arrival(0, 1, 0), Fault::None);
+  EXPECT_EQ(reader.handle_arrival(1, 1, 0), Fault::Place);
+  EXPECT_EQ(reader.handle_arrival(1, 0, 0), Fault::None);
+}
+
+// Whoever moved it: what an honest sender had reserved before is there, and is no fault of its.
+TEST(SharedRing, a_tail_that_went_back_is_no_fault_of_whose_message_arrives) {
+  SharedWords words;
+  words.tail = 64;
+  SharedReader reader = words.reader(kShared);
+  ASSERT_EQ(reader.handle_arrival(0, 0, 0), Fault::None);
+  ASSERT_TRUE(reader.poll());
+  words.tail = 0;
+  EXPECT_EQ(reader.handle_arrival(1, 1, 0), Fault::None);
+}
+
+TEST(SharedRing, a_tail_that_cannot_be_is_named_when_one_is_gone_with_a_place) {
+  const std::uint64_t most = kShared.max_ahead(2);
+  for (const auto& [tail, fault] : {std::pair{std::uint64_t{128}, Fault::None}, {most, Fault::None},
+                                    {most + 64, Fault::Tail}, {129, Fault::Tail}, {0, Fault::Tail}}) {
+    SharedWords words;
+    words.tail = 64;
+    SharedReader reader = words.reader(kShared);
+    ASSERT_EQ(reader.handle_arrival(0, 0, 0), Fault::None);
+    ASSERT_TRUE(reader.poll());
+    words.tail = tail;
+    words.store(1, CellWord::Begun, 1);
+    reader.handle_gone(1);
+    EXPECT_EQ(reader.fault(), fault) << tail;
+  }
+}
+
+// Who leaves nothing behind has nothing looked for: a place in front is of one who lives.
+TEST(SharedRing, nothing_is_looked_for_when_one_goes_whose_messages_all_arrived) {
+  SharedWords words;
+  words.tail = 128;
+  SharedReader reader = words.reader(kShared);
+  words.store(0, CellWord::Begun, 1);
+  words.store(1, CellWord::Begun, 1);
+  ASSERT_EQ(reader.handle_arrival(1, 1, 0), Fault::None);
+  reader.handle_gone(1);
+  EXPECT_FALSE(reader.is_searching());
+  EXPECT_EQ(reader.handle_arrival(0, 0, 0), Fault::None);
+  for (const std::uint32_t sender : {0u, 1u}) {
+    const auto got = reader.poll();
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->sender, sender);
   }
 }
 
