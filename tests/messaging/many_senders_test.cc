@@ -254,6 +254,37 @@ TEST(SharedReceives, who_is_held_gets_what_is_left_over_too) {
   EXPECT_TRUE(ends.engine.run_until(turn, kPatience)) << held.size();
 }
 
+// How many messages of two senders go that the receiver holds: what is left over is for the first, and each has its
+// own. They leave while it does, and it learns of that before it gives their messages back, or after.
+std::size_t held_of_two_that_leave(Ends& ends, bool learns_first) {
+  std::vector<Message> held;
+  {
+    Sender first = ends.connect();
+    fill_up(ends, first, held, 50);
+    Sender second = ends.connect();
+    fill_up(ends, second, held, 50);
+  }
+  if (learns_first) {
+    EXPECT_TRUE(ends.engine.run_until([&] { return ends.receiver->peers() == 0; }, kPatience));
+  }
+  const std::size_t count = held.size();
+  held.clear();
+  for (Quiet quiet(ends); !quiet.is_long();) ends.engine.run_once();
+  return count;
+}
+
+TEST(SharedReceives, of_those_that_have_left_are_there_for_others) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    Ends ends(Way{{.protocol = Protocol::SharedReceive}, path},
+              {.max_message_bytes = 64, .depth = 16, .max_senders = 2});
+    const std::size_t at_first = held_of_two_that_leave(ends, true);
+    EXPECT_GE(at_first, 16u);
+    for (const bool learns_first : {true, false, true, false, true})
+      EXPECT_EQ(held_of_two_that_leave(ends, learns_first), at_first) << learns_first;
+    ends.expect_a_receive_for_every_message();
+  }
+}
+
 // The others have grown by all that was left over.
 TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_message) {
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
