@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -255,6 +256,39 @@ TEST_P(EveryProtocol, a_depth_is_refused_by_name_or_senders_are_served_with_it) 
     Sender sender = ends.connect();
     must(sender.send(text_of_message(0, 0, 64), kPatience));
     EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 64));
+  }
+}
+
+// Its queue may be full for a while.
+TEST(RefusedRequests, cost_no_message_no_credit_and_no_buffer) {
+  for (const Protocol protocol :
+       {Protocol::SendReceive, Protocol::SharedReceive, Protocol::DirectWrite, Protocol::DirectRead}) {
+    SCOPED_TRACE(to_string(protocol));
+    constexpr std::uint32_t kDepth = 4;
+    bool refuses = false;
+    Ends ends(must(open_standard(PathChoice::Roce, {.promises = true, .keeps = true, .refuses = &refuses})),
+              must(Device::open({.path = PathChoice::Roce})), {{.protocol = protocol}},
+              {.max_message_bytes = 256, .depth = kDepth, .max_senders = 1, .inline_bytes = 0});
+    Sender sender = ends.connect(kDepth);
+    const auto text = text_of_message(0, 9, 100);
+    const std::array<std::span<const std::byte>, 3> batch{text, text, text};
+    refuses = true;
+    for (int times = 0; times < 3; ++times) {
+      for (const auto& refused : {sender.try_send_batch(batch), sender.try_send(text)}) {
+        EXPECT_EQ(refused.status, SendStatus::NoBuffer);
+        EXPECT_EQ(refused.taken, 0u);
+      }
+      auto reserved = sender.try_reserve(100);
+      ASSERT_TRUE(reserved);
+      EXPECT_EQ(sender.try_commit(*reserved, 100).status, SendStatus::NoBuffer);
+    }
+    refuses = false;
+    EXPECT_EQ(sender.credits(), kDepth);
+    for (std::uint32_t n = 0; n < kDepth; ++n)
+      EXPECT_EQ(sender.try_send(text_of_message(0, n, 100)).status, SendStatus::Ok) << n;
+    for (std::uint32_t n = 0; n < kDepth; ++n)
+      EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), n, 100)) << n;
+    EXPECT_EQ(sender.counters().messages, kDepth);
   }
 }
 
