@@ -162,6 +162,25 @@ TEST_P(Hostile, a_receiver_that_says_what_it_cannot_know_is_left) {
         ErrorCode::ProtocolError);
 }
 
+// As many as it was told of are all, and no others.
+TEST_P(Hostile, a_receiver_that_has_another_number_of_messages_than_were_sent_is_left) {
+  Ends ends(GetParam(), {.max_message_bytes = 128, .depth = 8, .max_senders = 2});
+  Listener listener = must(Listener::create(ends.engine, {.device = &ends.server}));
+  std::optional<Connection> liar;
+  const auto bytes = offer_of(Role::Receiver, ends.options, 8).to_bytes();
+  listener.on_request([&] { liar = must(listener.poll_request()->accept({.device = &ends.server}, bytes)); });
+  Sender sender = must(Sender::connect(ends.engine, listener.address().to_string(), ends.options));
+  must(liar->wait_established());
+  std::string outcome;
+  const auto close = [&]() -> Task<void> { outcome = how(co_await sender.async_close(kPatience)); };
+  ends.engine.spawn(close());
+  EXPECT_TRUE(ends.engine.run_until([&] { return !sender.status(); }, kPatience)) << "it closes";
+  EXPECT_EQ(outcome, "");
+  EXPECT_TRUE(say(*liar, Control::Word::Finished, 1));
+  EXPECT_TRUE(ends.engine.run_until([&] { return !outcome.empty(); }, kPatience));
+  EXPECT_THAT(outcome, ::testing::HasSubstr("of what was not finished"));
+}
+
 // It asked while its own buffers were all taken: nobody else will tell it.
 TEST_P(Hostile, a_receiver_that_is_left_is_told_to_who_asked_for_room) {
   Ends ends(GetParam(), {.max_message_bytes = 128, .depth = 2, .max_senders = 2});
