@@ -128,5 +128,54 @@ TEST_P(DirectRead, announcements_that_lie_end_their_sender_alone) {
   EXPECT_THAT(end_of_announcing(GetParam(), 0, 0, 0, 1, 15), HasSubstr("ProtocolError"));
 }
 
+TEST_P(DirectRead, one_whose_messages_are_held_leaves_the_others_their_share_of_the_buffers) {
+  constexpr std::uint32_t kDepth = 8;
+  Ends ends(GetParam(), {.max_message_bytes = 128, .depth = kDepth, .max_senders = 2});
+  Sender one = ends.connect(), other = ends.connect();
+  std::vector<Message> held;
+  fill_up(ends, one, held, 100);
+  EXPECT_EQ(held.size(), kDepth / 2);
+  fill_up(ends, other, held, 100);
+  EXPECT_EQ(held.size(), kDepth);
+}
+
+// What cannot be read, and what is being read of one that says what no sender says.
+TEST_P(DirectRead, buffers_of_those_that_end_while_they_are_read_are_there_for_others) {
+  constexpr std::uint32_t kDepth = 4;
+  Ends ends(GetParam(), {.max_message_bytes = 4096, .depth = kDepth, .max_senders = 2});
+  int ended = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>& how) { ended += !how; });
+  messaging::Offer offer;
+  offer.kind = GetParam().kind;
+  offer.max_message_bytes = 4096;
+  offer.depth = kDepth;
+  const MemoryRegion own = must(ends.client.allocate_memory(4096, Access::RemoteRead));
+  for (int round = 0; round < 12; ++round) {
+    Connection liar = must(Connection::prepare(ends.engine, {.queues = {.max_send_requests = 16}}));
+    must(liar.connect_to(ends.listener->address().to_string(), offer.to_bytes()));
+    const bool is_there = round % 2 == 0;
+    std::array<std::byte, 16> announcement{};
+    wire_bytes::store_le64(&announcement[0], own.remote().address);
+    wire_bytes::store_le32(&announcement[8], own.rkey().value() + (is_there ? 0 : 1));
+    wire_bytes::store_le32(&announcement[12], 4096);
+    const ScatterGather piece{reinterpret_cast<std::uintptr_t>(announcement.data()), 16, {}};
+    SendRequest request;
+    request.flags = SendFlags::Inline;
+    request.local = {&piece, 1};
+    std::vector<SendRequest> all(3, request);
+    all.emplace_back().opcode = SendOpcode::SendWithImmediate;  // an immediate that is no word
+    EXPECT_TRUE(liar.post_send(std::span(all).first(is_there ? 4 : 3)));
+    const auto has_ended = [&] {
+      while (ends.receiver->try_receive()) continue;
+      return ended > round;
+    };
+    ASSERT_TRUE(ends.engine.run_until(has_ended, kPatience)) << round;
+  }
+  Sender honest = ends.connect();
+  std::vector<Message> held;
+  fill_up(ends, honest, held, 100);
+  EXPECT_EQ(held.size(), kDepth);
+}
+
 }  // namespace
 }  // namespace verbena
