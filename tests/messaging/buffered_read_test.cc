@@ -253,5 +253,16 @@ TEST_P(BufferedRead, a_receiver_whose_head_lies_is_left) {
   }
 }
 
+// To the last byte: no farther tail can be before something is given back, but that there is none has to be seen.
+TEST_P(BufferedRead, a_sender_closes_though_its_ring_is_full_and_all_of_it_is_held) {
+  Ends ends(GetParam(), {.max_message_bytes = 56, .depth = 8, .ring_bytes = 4096, .max_senders = 1});
+  Sender sender = ends.connect();
+  std::vector<Message> held;
+  EXPECT_EQ(fill_up(ends, sender, held, 56), 64u);  // with a word each
+  EXPECT_EQ(held.size(), 64u);
+  must(sender.close(kPatience));
+  for (std::uint32_t n = 0; n < 64; ++n) EXPECT_TRUE(is_message(held[n], n, 56)) << n;
+}
+
 }  // namespace
 }  // namespace verbena
