@@ -201,7 +201,8 @@ struct Requester::Fetch {
   std::uint32_t bytes = 0;
 };
 
-// From `offset` on, at most until the turn is over. False: where it goes is not there.
+// From `offset` on, at most until the turn is over. False: where it goes is not there, or in too many pieces beside
+// what is there already; the first request always has room.
 bool Requester::add_to(Fetch& fetch, std::uint32_t index, std::uint32_t offset, const PeerRegion& region) {
   const SendWqe& wqe = link_.qp.send_queue().at(index);
   const std::uint32_t bytes = std::min(wqe.length - offset, kMaxFetchedBytes - fetch.bytes);
