@@ -25,13 +25,16 @@ class ShortPackets : public TwoDevices {
     }
     return all;
   }
-  // Two pieces are not plain: it goes the long way.
+  using Pieces = std::array<ScatterGather, 3>;
+  static Pieces pieces_of(const ScatterGather& whole, std::uint32_t first, std::uint32_t second) {
+    return {ScatterGather{whole.address, first, whole.lkey}, ScatterGather{whole.address + first, second, whole.lkey},
+            ScatterGather{whole.address + first + second, whole.length - first - second, whole.lkey}};
+  }
+  // Three pieces are not plain: it goes the long way.
   std::vector<std::byte> by_the_long_way(SendRequest request) {
-    const std::uint32_t first = request.local[0].length / 2;
-    const std::array<ScatterGather, 2> halves{
-        ScatterGather{request.local[0].address, first, request.local[0].lkey},
-        ScatterGather{request.local[0].address + first, request.local[0].length - first, request.local[0].lkey}};
-    request.local = halves;
+    const std::uint32_t third = request.local[0].length / 3;
+    const Pieces thirds = pieces_of(request.local[0], third, third);
+    request.local = thirds;
     EXPECT_TRUE(twin_.qp.queues->post_send({&request, 1}));
     twin_.nic.handle_post(now, *twin_.qp.queues);
     EXPECT_TRUE(twin_.nic.poll_transmit(now, Nic::Acks::Owed, train));
@@ -72,7 +75,10 @@ TEST_P(ShortPacketsOf, are_what_the_long_way_makes) {
       request.immediate = {std::byte{1}, std::byte{2}, std::byte{3}, static_cast<std::byte>(length)};
       std::vector<std::byte> own(a.memory.begin() + 40, a.memory.begin() + 40 + length);
       if (has_flag(flags, SendFlags::Inline)) local = {reinterpret_cast<std::uint64_t>(own.data()), length, {}};
-      EXPECT_EQ(puts ? put(request) : posted(request), by_the_long_way(request)) << requests;
+      const std::vector<std::byte> expected = by_the_long_way(request);
+      const Pieces halves = pieces_of(local, length / 2, length - length / 2);
+      if (requests % 4 == 0) request.local = std::span(halves).first(2);
+      EXPECT_EQ(puts ? put(request) : posted(request), expected) << requests;
       EXPECT_EQ(a.nic.next_deadline(), twin_.nic.next_deadline());
       EXPECT_EQ(a.nic.counters().sent_bytes, twin_.nic.counters().sent_bytes);
       EXPECT_EQ(a.nic.counters().sent_pkts, twin_.nic.counters().sent_pkts);
@@ -108,10 +114,14 @@ TEST_F(ShortPackets, that_are_lost_are_sent_again) {
 TEST_F(ShortPackets, are_refused_where_another_way_is_right) {
   const ScatterGather local = a.at(0, 16), long_one = a.at(0, 129);
   const ScatterGather foreign{0x10000, 16, LKey{a.region.lkey.value() ^ 0x5500}};
-  const std::array<ScatterGather, 2> two{a.at(0, 8), a.at(8, 8)};
+  const Pieces three = pieces_of(local, 4, 4), much = pieces_of(a.at(0, 129), 128, 1);
+  const std::array<ScatterGather, 2> foreign_last{local, foreign};
   SendRequest several = request(SendOpcode::Send, local, 0);
-  several.local = two;
-  EXPECT_TRUE(is_refused(several));
+  using Span = std::span<const ScatterGather>;
+  for (const Span pieces : {Span(three), Span(much).first(2), Span(foreign_last)}) {
+    several.local = pieces;
+    EXPECT_TRUE(is_refused(several));
+  }
   EXPECT_TRUE(is_refused(request(SendOpcode::Send, long_one, 0)));
   EXPECT_TRUE(is_refused(request(SendOpcode::Send, foreign, 0)));
   for (const SendOpcode opcode : {SendOpcode::RdmaRead, SendOpcode::CompareAndSwap, SendOpcode::FetchAndAdd})

@@ -439,7 +439,8 @@ void HostDevice::kick(core::QueuePair& queues, std::size_t requests) {
 bool HostDevice::post_short(core::QueuePair& queues, const SendRequest& request) {
   const bool on_rings = Nic::is_on_rings(queues);
   if (on_rings ? request.opcode != SendOpcode::Send : request.opcode >= SendOpcode::RdmaRead) return false;
-  if (request.local.size() != 1 || request.local[0].length > roce::kMostShortBytes) return false;
+  if (request.local.empty() || request.local.size() > (on_rings ? 1 : roce::kMostShortPieces)) return false;
+  if (request.local[0].length > roce::kMostShortBytes) return false;
   if (gatherer_.load(std::memory_order_relaxed) != std::thread::id{}) return false;
   const core::SendQueue& queue = queues.send_queue();
   if (queue.posted() - queue.retired() >= kManyInFlight || !owner_.try_lock()) return false;

@@ -2,6 +2,7 @@
 // Tunables of the packet transport. Defaults serve loopback and data-centre networks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "verbena/base/time.h"
@@ -10,6 +11,8 @@ namespace verbena::roce {
 
 // Of a request that goes the short ways: less than the smallest path MTU, and copied rather than gathered.
 constexpr std::uint32_t kMostShortBytes = 128;
+// Of one that is posted alone: a header and what follows it. Those that wait have one.
+constexpr std::size_t kMostShortPieces = 2;
 
 struct Config {
   std::uint32_t initial_window_packets = 64;

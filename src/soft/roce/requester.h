@@ -62,7 +62,7 @@ class Requester {
   bool is_short(const SendRequest& posted, Short& request) const;
   [[gnu::always_inline]] static bool is_alike(const core::SendWqe& wqe, const Short& request);
   [[gnu::always_inline]] bool find_payload(const core::SendWqe& wqe, Short& request) const;
-  bool find_payload(const ScatterGather& sge, Short& request) const;
+  bool find_piece(const ScatterGather& sge, bool is_inline, core::Piece& piece) const;
   bool add_short(Short& request, Train& train) const;
   [[gnu::always_inline]] void begin_short(core::SendWqe& wqe, bool first);
   void note_shorts(Instant now, std::uint32_t count, std::size_t bytes);

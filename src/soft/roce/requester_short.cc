@@ -3,6 +3,8 @@
 // of several packets, READs, and sending again. Whatever is not plain goes the long way: to the peer it is the same.
 #include "soft/roce/requester.h"
 
+#include <array>
+
 namespace verbena::roce {
 
 using core::SendWqe;
@@ -10,24 +12,27 @@ using core::SendWqe;
 struct Requester::Short {
   wire::Packet packet;  // but for what add_short() sets
   SendFlags flags = SendFlags::None;
-  core::Piece payload{};
+  std::array<core::Piece, kMostShortPieces> pieces{};
+  std::size_t count = 0;  // of pieces
+  std::size_t bytes = 0;  // in all of them
 
   // One by one: what is put together elsewhere could be copied only when all its parts have reached the cache.
   template <class Request>
-  void take(const Request& from, std::size_t bytes) {
+  void take(const Request& from, std::uint32_t length) {
     packet.bth.opcode = opcode_of(from.opcode, true, true);
     packet.reth.va = from.remote_address;
     packet.reth.rkey = from.rkey;
-    packet.reth.length = static_cast<std::uint32_t>(bytes);
+    packet.reth.length = length;
     packet.immediate = from.immediate;
     flags = from.flags;
-    payload = {nullptr, bytes};
+    count = 0;
+    bytes = length;
   }
 };
 
 namespace {
 
-bool may_be_short(SendOpcode opcode, std::uint32_t length) {
+bool may_be_short(SendOpcode opcode, std::uint64_t length) {
   return opcode < SendOpcode::RdmaRead && length <= kMostShortBytes;
 }
 
@@ -38,11 +43,13 @@ bool Requester::leaves_in_order() const {
          !state_.rnr_only_one;
 }
 
-bool Requester::find_payload(const ScatterGather& sge, Short& request) const {
-  core::Piece& payload = request.payload;
-  if (payload.size == 0) return true;
-  payload.data = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, sge.length, Access::None);
-  return payload.data != nullptr;
+bool Requester::find_piece(const ScatterGather& sge, bool is_inline, core::Piece& piece) const {
+  piece.size = sge.length;
+  if (is_inline)
+    piece.data = reinterpret_cast<const std::byte*>(sge.address);
+  else if (piece.size != 0)
+    piece.data = link_.memory.find_local(sge.lkey, link_.pd(), sge.address, sge.length, Access::None);
+  return piece.size == 0 || piece.data != nullptr;
 }
 
 bool Requester::is_short(const SendWqe& wqe, Short& request) const {
@@ -55,25 +62,30 @@ bool Requester::is_short(const SendWqe& wqe, Short& request) const {
 // Behind `request`, which left: but for number and payload its packet is the same.
 inline bool Requester::is_alike(const SendWqe& wqe, const Short& request) {
   return request.packet.bth.opcode == wire::Opcode::RcSendOnly && wqe.opcode == SendOpcode::Send && !wqe.started &&
-         wqe.length == request.payload.size && wqe.sge_count == 1 && !has_flag(wqe.flags, SendFlags::Fence) &&
+         wqe.length == request.bytes && wqe.sge_count == 1 && !has_flag(wqe.flags, SendFlags::Fence) &&
          has_flag(wqe.flags, SendFlags::Solicited) == has_flag(request.flags, SendFlags::Solicited);
 }
 
 inline bool Requester::find_payload(const SendWqe& wqe, Short& request) const {
   core::SendQueue& queue = link_.qp.send_queue();
-  if (!has_flag(wqe.flags, SendFlags::Inline)) return find_payload(queue.sges(state_.current)[0], request);
-  request.payload.data = queue.inline_data(state_.current).data();
+  request.count = 1;
+  if (!has_flag(wqe.flags, SendFlags::Inline))
+    return find_piece(queue.sges(state_.current)[0], false, request.pieces[0]);
+  request.pieces[0] = {queue.inline_data(state_.current).data(), wqe.length};
   return true;
 }
 
 // Inline bytes are the caller's own.
 bool Requester::is_short(const SendRequest& posted, Short& request) const {
-  if (posted.local.size() != 1 || !may_be_short(posted.opcode, posted.local[0].length)) return false;
+  if (posted.local.size() > kMostShortPieces) return false;
+  std::uint64_t bytes = 0;
+  for (const ScatterGather& sge : posted.local) bytes += sge.length;
+  if (!may_be_short(posted.opcode, bytes)) return false;
   if (has_flag(posted.flags, SendFlags::Fence) && state_.reads_out != 0) return false;
-  const ScatterGather& sge = posted.local[0];
-  request.take(posted, sge.length);
-  if (!has_flag(posted.flags, SendFlags::Inline)) return find_payload(sge, request);
-  request.payload.data = reinterpret_cast<const std::byte*>(sge.address);
+  request.take(posted, static_cast<std::uint32_t>(bytes));
+  const bool is_inline = has_flag(posted.flags, SendFlags::Inline);
+  for (const ScatterGather& sge : posted.local)
+    if (!find_piece(sge, is_inline, request.pieces[request.count++])) return false;
   return true;
 }
 
@@ -82,9 +94,9 @@ bool Requester::add_short(Short& request, Train& train) const {
   wire::Bth& bth = request.packet.bth;
   bth = bth_of(bth.opcode, request.flags);
   bth.ack_request = true;
-  bth.pad_count = wire::pad_count_for(request.payload.size);
-  return train.fits(request.packet.info().header_bytes + request.payload.size + bth.pad_count + wire::kIcrcBytes) &&
-         train.add(request.packet, {&request.payload, 1}, request.payload.size, Train::Payload::Copy);
+  bth.pad_count = wire::pad_count_for(request.bytes);
+  return train.fits(request.packet.info().header_bytes + request.bytes + bth.pad_count + wire::kIcrcBytes) &&
+         train.add(request.packet, {request.pieces.data(), request.count}, request.bytes, Train::Payload::Copy);
 }
 
 // It takes the next place in the window; `first` of its train or not.
@@ -124,13 +136,13 @@ Requester::Shorts Requester::emit_shorts(Instant now, const Room& room, Train& t
     SendWqe& wqe = queue.at(state_.current);
     const bool alike = count != 0 && is_alike(wqe, request);
     if (alike ? !find_payload(wqe, request) : !is_short(wqe, request)) break;
-    if (alike ? !train.add_next(request.payload) : !add_short(request, train)) {
+    if (alike ? !train.add_next(request.pieces[0]) : !add_short(request, train)) {
       if (count == 0 && joins) return Shorts::NoRoom;
       break;
     }
     begin_short(wqe, !joins && count == 0);
     ++count;
-    bytes += static_cast<std::uint32_t>(request.payload.size);
+    bytes += static_cast<std::uint32_t>(request.bytes);
   }
   if (count == 0) return Shorts::None;
   note_shorts(now, count, train.total_bytes() - before);
