@@ -140,13 +140,17 @@ class Search {
       if (const auto usual = usual_of(again[i]); usual && std::ranges::find(again, *usual) == again.end())
         again.push_back(*usual);
     std::vector<std::vector<MessageRow>> rows(again.size());
+    std::optional<Error> failed;
     for (std::size_t round = 0; round < kRepeats; ++round)
       for (std::size_t i = 0; i < again.size() && !outcome_.error; ++i)
         if (auto row = measure(outcome_.steps[again[i]].test)) rows[i].push_back(std::move(*row));
+        else failed = row.error();
     for (std::size_t i = 0; i < again.size(); ++i) {
       if (!rows[i].empty()) outcome_.steps[again[i]].row = middle_of(std::move(rows[i]));
     }
     std::erase_if(again, [this](std::size_t step) { return !outcome_.steps[step].repeated(); });
+    if (again.empty() && !outcome_.error)
+      outcome_.error = Error(failed->code(), "none of what went best went again: " + failed->to_string());
     if (again.empty()) return;
     if (!outcome_.steps[*best_].repeated()) best_ = again.front();  // it does not go any more
     for (const std::size_t step : again)

@@ -142,6 +142,19 @@ TEST(MessageTuning, repeats_its_runs_in_turn_and_leaves_what_does_not_go_again) 
   }
 }
 
+TEST(MessageTuning, recommends_nothing_when_nothing_goes_again) {
+  std::set<std::string> seen;
+  Machine machine{[&seen](const MessageTest& test) -> Result<double> {
+    if (!seen.insert(to_string(test.kind) + settings_text(test)).second) return Error(ErrorCode::Rejected, "not again");
+    return 1e5;
+  }};
+  const auto outcome = machine.tuned(kRate);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code(), ErrorCode::Rejected);
+  EXPECT_THAT(outcome.error->to_string(), HasSubstr("none of what went best went again"));
+  EXPECT_EQ(outcome.steps.size() + kBestRepeated * kRepeats, machine.measured.size());
+}
+
 TEST(MessageTuning, tries_rings_that_are_mapped_twice_where_there_is_a_ring) {
   const auto with = [](const char* best) {
     Machine machine{[best](const MessageTest& test) -> Result<double> {
