@@ -72,6 +72,8 @@ TEST(HubInAFolder, two_networks_share_memory) {
               HasSubstr("take two copies, because the peer's process has no number in this PID namespace"));
   EXPECT_THAT(*said, HasSubstr("written"));
   EXPECT_THAT(explained, HasSubstr("met in " + folder.path()));
+  EXPECT_THAT(explained, HasSubstr("because the peer's process is not known to be of this PID namespace"))
+      << "it has a number here, and could let a reader of its memory wait";
   EXPECT_EQ(keeper.memory[99], std::byte{7});
 }
 

@@ -71,6 +71,8 @@ std::string ProcessMemory::try_it() {
   if (!fault_guard::run([this] { cookie_ = theirs_.offered(); })) return "its shared memory is gone";
   if (cookie_.address == 0) return "the peer lets nobody read its memory";
   if (socket_.peer().pid <= 0) return "the peer's process has no number in this PID namespace";
+  // Its pages may come from where it lets who touches them wait: only who could stop us anyway may do that.
+  if (!socket_.may_stop_us()) return "the peer's process is not known to be of this PID namespace";
   errno = 0;
   if (sees_cookie()) return {};
   if (errno == 0) return "process " + std::to_string(socket_.peer().pid) + " is another here";
