@@ -22,7 +22,8 @@ OPTIONS are the same on both sides, each "--key value"; an unknown key is an err
                          warm-up and left out
   --depth N              messages outstanding at a time (bandwidth)
   --memory allocated|registered  by Verbena, which a peer of this host reaches; or the program's own, which the kernel
-                         copies to and from its process
+                         copies to and from its process. READs within the host of the program's own are taken in turns
+                         with the bare process_vm_readv, NAME.process_vm_readv, of the same pages; all of them count
   --posted yes|no        WRITE and READ within the host are requests even where they need not be; no unless told
                          otherwise
   --mtu BYTES            payload of a full packet: 1024 or 4096

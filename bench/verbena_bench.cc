@@ -325,6 +325,7 @@ class End {
     constexpr std::uint64_t kTurns = 20;
     const std::uint64_t each = std::max<std::uint64_t>(options_.iterations / kTurns, options_.depth);
     const bool now = goes_now();  // and the memory is reached, in any case
+    if (!now && !options_.posted) die("the peer's memory is not reached without a request");
     Duration by_verbena{}, by_call{};
     for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
       const Instant before = engine_.now();
