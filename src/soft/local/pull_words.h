@@ -38,6 +38,8 @@ class PullWords {
   void say_can_pull() const { word(2).store(1, std::memory_order_relaxed); }
   bool can_pull() const { return word(2).load(std::memory_order_relaxed) == 1; }
   void refuse() const { word(3).store(1, std::memory_order_seq_cst); }
+  // Before a copy, which is then not made.
+  bool has_refused() const { return word(3).load(std::memory_order_relaxed) != 0; }
   // After a copy, which the processor must not do later.
   bool refuses() const {
     full_fence();

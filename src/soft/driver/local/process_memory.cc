@@ -87,9 +87,10 @@ bool ProcessMemory::sees_cookie() const {
   return read_process(socket_.peer().pid, to, from) == sizeof seen && seen == cookie_.value;
 }
 
-// The cookie comes with each copy: its number may be another process's by now.
+// The cookie comes last with each copy: the number may be another process's by now, or the process run another program.
+// One call is of one memory, and that is the peer's where the cookie is.
 Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Piece> to) {
-  if (is_refused()) return Pulled::PeerGone;
+  if (!is_offered()) return Pulled::PeerGone;
   std::uint64_t seen = 0;
   Vector<kMaxFetches + 1> source;
   Vector<kMostTargets + 1> target;
@@ -100,17 +101,20 @@ Pulled ProcessMemory::pull(std::span<const Piece> from, std::span<const core::Pi
   target.add(&seen, sizeof seen);
   const ssize_t copied = read_process(socket_.peer().pid, target, source);
   if (copied == static_cast<ssize_t>(target.total))
-    return seen == cookie_.value && counts() ? Pulled::Whole : Pulled::PeerGone;
-  return sees_cookie() && counts() ? Pulled::Fault : Pulled::PeerGone;
+    return seen == cookie_.value && !is_refused() ? Pulled::Whole : Pulled::PeerGone;
+  return sees_cookie() && !is_refused() && !socket_.has_hung_up() ? Pulled::Fault : Pulled::PeerGone;
 }
 
+bool ProcessMemory::is_offered() const {
+  bool refused = true;
+  return fault_guard::run([this, &refused] { refused = theirs_.has_refused(); }) && !refused;
+}
+
+// What was copied, and now that it was.
 bool ProcessMemory::is_refused() const {
   bool refused = true;
   return !fault_guard::run([this, &refused] { refused = theirs_.refuses(); }) || refused;
 }
-
-// What was copied, and now that it was.
-bool ProcessMemory::counts() const { return !is_refused() && !socket_.has_hung_up(); }
 
 // Pages that the peer took away are nobody's loss but its own.
 void ProcessMemory::refuse() {

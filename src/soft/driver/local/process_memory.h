@@ -41,8 +41,8 @@ class ProcessMemory final : public verbena::local::PeerMemory {
  private:
   std::string try_it();
   bool sees_cookie() const;
+  bool is_offered() const;
   bool is_refused() const;
-  bool counts() const;
 
   const PeerSocket& socket_;
   const verbena::local::PullWords ours_;

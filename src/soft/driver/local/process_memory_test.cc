@@ -3,6 +3,7 @@
 #include "soft/driver/local/process_memory.h"
 
 #include <gmock/gmock.h>
+#include <sys/un.h>
 
 #include <cstring>
 #include <optional>
@@ -32,6 +33,20 @@ class ProcessMemoryTest : public ::testing::Test {
     return {*socket, PullWords(line(ours)), theirs()};
   }
   bool said() const { return ours[2] == 1; }
+  struct Door {
+    Descriptor socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+    sockaddr_un address{};
+    socklen_t size = sizeof(sa_family_t);  // the kernel names it
+
+    Door() {
+      address.sun_family = AF_UNIX;
+      EXPECT_EQ(::bind(socket.get(), as_sockaddr(), size), 0);
+      EXPECT_EQ(::listen(socket.get(), 1), 0);
+      size = sizeof address;
+      EXPECT_EQ(::getsockname(socket.get(), as_sockaddr(), &size), 0);
+    }
+    sockaddr* as_sockaddr() { return reinterpret_cast<sockaddr*>(&address); }
+  };
   PullWords theirs() { return PullWords(line(their_words)); }
   static std::byte* line(std::array<std::uint64_t, 8>& words) { return reinterpret_cast<std::byte*>(words.data()); }
   Piece named(std::size_t offset, std::uint32_t bytes) {
@@ -77,7 +92,7 @@ TEST_F(ProcessMemoryTest, F21_addresses_where_nothing_is_are_a_fault) {
   EXPECT_EQ(memory.pull(from, nowhere), Pulled::Fault);
 }
 
-TEST_F(ProcessMemoryTest, F16_a_peer_that_hung_up_or_has_become_another_is_gone) {
+TEST_F(ProcessMemoryTest, F16_a_peer_that_has_become_another_is_gone) {
   auto other = std::make_unique<std::uint64_t>(5);
   ProcessMemory memory = meet({reinterpret_cast<std::uintptr_t>(other.get()), 5});
   if (!said()) GTEST_SKIP() << memory.explain();
@@ -88,9 +103,43 @@ TEST_F(ProcessMemoryTest, F16_a_peer_that_hung_up_or_has_become_another_is_gone)
   EXPECT_EQ(memory.pull(from, into), Pulled::PeerGone);
   *other = 5;
   ends[1] = Descriptor();
-  EXPECT_EQ(memory.pull(from, into), Pulled::PeerGone);
+  EXPECT_EQ(memory.pull(from, into), Pulled::Whole) << "it hung up, and took nothing back";
   const Piece nowhere[] = {Piece{0, 8, 16}};
   EXPECT_EQ(memory.pull(nowhere, into), Pulled::PeerGone);
+}
+
+TEST_F(ProcessMemoryTest, F16_a_process_that_was_killed_or_runs_another_program_is_gone) {
+  const Piece from[] = {named(0, 8)};
+  const core::Piece into[] = {to(0, 8)};
+  for (const bool killed : {true, false}) {
+    Door door;
+    TestProcess process([this, &door, killed] {
+      source[0] = std::byte{42};
+      const Descriptor caller(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      char go = 0;
+      if (::connect(caller.get(), door.as_sockaddr(), door.size) != 0 || ::send(caller.get(), "", 1, 0) != 1 ||
+          ::recv(caller.get(), &go, 1, 0) != 1)
+        return 1;
+      if (!killed) ::execlp("sleep", "sleep", "60", nullptr);
+      ::pause();
+      return 1;
+    });
+    Descriptor accepted(::accept4(door.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    char came = 0;
+    ASSERT_EQ(::recv(accepted.get(), &came, 1, 0), 1);
+    const int other_end = accepted.get();
+    auto peer = PeerSocket::adopt(std::move(accepted));
+    ASSERT_TRUE(peer);
+    socket.emplace(std::move(*peer));
+    ProcessMemory memory = meet(cookie.at());
+    if (!said()) GTEST_SKIP() << memory.explain();
+    EXPECT_EQ(memory.pull(from, into), Pulled::Whole);
+    EXPECT_EQ(target[0], std::byte{42}) << "of the other process";
+    ASSERT_EQ(::send(other_end, "", 1, 0), 1);
+    if (killed) process.kill_and_wait();
+    while (!socket->has_hung_up()) ::usleep(1000);
+    EXPECT_EQ(memory.pull(from, into), Pulled::PeerGone) << killed;
+  }
 }
 
 TEST_F(ProcessMemoryTest, what_a_peer_takes_back_does_not_count) {
