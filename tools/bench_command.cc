@@ -168,7 +168,7 @@ int run_on(Device& device, const BenchFlags& flags) {
   int status = kExitOk;
   if (!outcome) {
     std::fflush(stdout);
-    status = report_error(command_name(flags), outcome.error(), bench_advice(outcome.error().code()));
+    status = report_error(command_name(flags), outcome.error(), bench_advice(outcome.error()));
   }
   return written ? status : report_error(command_name(flags), written.error(), kWritableFiles);
 }

@@ -15,8 +15,8 @@
 
 namespace verbena::tools {
 
-std::string_view bench_advice(ErrorCode code) {
-  switch (code) {
+std::string_view bench_advice(const Error& error) {
+  switch (error.code()) {
     case ErrorCode::InvalidArgument:
       return "Run the same test at both ends, with flags that fit, the same where both need them.";
     case ErrorCode::ConnectionRefused:
@@ -27,7 +27,7 @@ std::string_view bench_advice(ErrorCode code) {
     case ErrorCode::Rejected:
     case ErrorCode::ConnectionLost: return "Look at what the other side printed, and try again.";
     case ErrorCode::Cancelled: return "";
-    default: return advice(code);
+    default: return advice(error);
   }
 }
 

@@ -19,7 +19,7 @@ inline constexpr double kMebibyte = 1 << 20;  // bytes; perftest's "MB"
 inline constexpr Duration kBenchGlance = Duration::milliseconds(20);
 
 // What to do about an error of a benchmark.
-std::string_view bench_advice(ErrorCode code);
+std::string_view bench_advice(const Error& error);
 // On stderr, when the processor's frequency changes by itself.
 void warn_of_frequency();
 

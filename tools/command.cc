@@ -100,7 +100,7 @@ std::string_view open_advice(const Error& error, const DeviceFlags& flags, const
   // The error of a capture file names it.
   if (!flags.pcap.empty() && error.context().find("capture file " + flags.pcap) != std::string::npos)
     return "Name a file for --pcap in a folder that is there and that this user may write to.";
-  if (error.code() != ErrorCode::NotFound) return advice(error.code());
+  if (error.code() != ErrorCode::NotFound) return advice(error);
   if (peer != nullptr && !peer->resolve()) return "Check the spelling of the host, or write its IP address.";
   return "Check the spelling of --device; `verbena devices` lists devices.";
 }
@@ -109,14 +109,14 @@ std::string_view connect_advice(const Error& error, const Device& device, const 
   if (error.code() == ErrorCode::ResourceExhausted && error.domain() == ErrorDomain::CmReject)
     return "The server there has no room for another client now: try again later.";
   if (error.code() == ErrorCode::TimedOut) return "Look at the program there: it is stopped, or too busy to answer.";
-  if (error.code() != ErrorCode::Unreachable) return advice(error.code());
+  if (error.code() != ErrorCode::Unreachable) return advice(error);
   const auto remote = peer.resolve(device.address());
   if (remote && remote->is_ipv4() != device.address().is_ipv4())
     return "Write an address of the server in the device's IP version, or choose a device of the other with --device;\n"
            "  `verbena devices` lists them.";
   if (remote && is_loopback(device.address()) && !is_loopback(*remote))
     return "Choose a device on that network with --device, or leave --device out; `verbena devices` lists them.";
-  return advice(error.code());
+  return advice(error);
 }
 
 Error first_error(const Error& error, const Result<void>& status) {
@@ -127,7 +127,7 @@ Error first_error(const Error& error, const Result<void>& status) {
 int finish_capture(std::string_view command, Device& device, int status) {
   const auto closed = device.close_capture();
   if (closed) return status;
-  return report_failure(command, explain(closed.error()), advice(closed.error().code()));
+  return report_failure(command, explain(closed.error()), advice(closed.error()));
 }
 
 CLI::Option* add_file(CLI::App& command, const std::string& flag, std::string& name, const std::string& what) {

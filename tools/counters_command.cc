@@ -43,6 +43,8 @@ struct CounterReading {
   std::string program, device, address;
   bool open = false, ended = false;  // ended: its process, without closing the device
   std::vector<std::pair<std::string, std::uint64_t>> counters;
+
+  bool operator==(const CounterReading&) const = default;
 };
 
 // What a folder holds, and why some or all of it cannot be read, if so.
@@ -145,7 +147,7 @@ class Watch {
   void glance() {
     const double now = monotonic_seconds();
     if (now - shown_at_ < options_.interval) return;
-    const auto all = read_all(folder_).all;
+    auto all = read_all(folder_).all;
     if (options_.json) {
       print_json(all);
     } else {
@@ -156,7 +158,10 @@ class Watch {
     for (const CounterReading& reading : all)
       for (const auto& [name, value] : reading.counters) before_[key_of(reading, name)] = value;
     shown_at_ = now;
+    shown_ = std::move(all);
   }
+  // Whether the last glance showed just that.
+  bool has_shown(const std::vector<CounterReading>& all) const { return shown_at_ != 0 && shown_ == all; }
 
  private:
   const CountersOptions& options_;
@@ -165,6 +170,7 @@ class Watch {
   const bool clears_;
   double shown_at_ = 0;
   Values before_;
+  std::vector<CounterReading> shown_;
 };
 
 int run_program(const CountersOptions& options) {
@@ -190,6 +196,7 @@ int run_program(const CountersOptions& options) {
                                     "A set-user-ID program ignores VERBENA_COUNTERS.");
     return *status != 0 ? *status : none;
   }
+  if (watch.has_shown(all)) return *status;
   if (options.json) print_json(all);
   else print_table(options, all, {}, 0, stderr);
   return *status;
@@ -201,6 +208,8 @@ int look_at(const CountersOptions& options, const std::string& folder) {
   if (obstacle && all.empty())
     return report_error("counters", Error::from_errno(obstacle.value(), "read the counters in " + folder));
   if (obstacle) say(stderr, "verbena counters: some in {} cannot be read: {}\n", folder, obstacle.message());
+  if (options.watch && all.empty())
+    say(stderr, "verbena counters: waiting for programs with VERBENA_COUNTERS={}\n", folder);
   while (options.watch) {
     watch.glance();
     if (std::ferror(stdout) != 0) return kExitOk;

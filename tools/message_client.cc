@@ -38,7 +38,7 @@ std::unique_ptr<MessageSession> open_message_session(std::string_view command, c
   if (!flags.json.empty()) static_cast<void>(write_file(flags.json, failure_text(command, error)));
   const Endpoint peer{flags.host, flags.port};
   const bool device = error.code() == ErrorCode::NotFound;
-  std::string_view advice = bench_advice(error.code());
+  std::string_view advice = bench_advice(error);
   if (device) advice = open_advice(error, flags.device, flags.host.empty() ? nullptr : &peer);
   if (error.code() == ErrorCode::ConnectionRefused)
     advice = "Start `verbena bench message` there, or give its TCP port with -p.";

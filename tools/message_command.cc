@@ -30,7 +30,7 @@ constexpr std::string_view kMessageCommand = "bench message";
 
 int report_message(const Error& error) {
   std::fflush(stdout);
-  return report_error(kMessageCommand, error, bench_advice(error.code()));
+  return report_error(kMessageCommand, error, bench_advice(error));
 }
 
 // ---- The client.
@@ -83,7 +83,7 @@ Result<void> write_results(const MessageFlags& flags, const std::string& local, 
 // Errors before the two ends have met are those of a device, or of the other end.
 int report_meeting(const Error& error, const MessageFlags& flags) {
   const Endpoint peer{flags.host, flags.port};
-  const std::string_view told = bench_advice(error.code());
+  const std::string_view told = bench_advice(error);
   const bool device = error.code() == ErrorCode::NotFound || error.context().find("capture file") != std::string::npos;
   return report_error(kMessageCommand, error,
                       device ? open_advice(error, flags.device, flags.here ? nullptr : &peer) : told);

@@ -145,7 +145,7 @@ int run_matrix(std::string_view command, const MatrixFlags& flags) {
   print_choices(report, plan.paths);
   const auto written = write_results(command, flags, report, outcome);
   std::fflush(stdout);
-  if (!outcome) return report_error(command, outcome.error(), bench_advice(outcome.error().code()));
+  if (!outcome) return report_error(command, outcome.error(), bench_advice(outcome.error()));
   if (!written) return report_error(command, written.error(), kWritableFiles);
   if (report.rows.empty()) return report_failure(command, "no test came to its end", "");
   if (report.failures.empty()) return kExitOk;

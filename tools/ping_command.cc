@@ -155,7 +155,7 @@ int fail(const PingOptions& options, const Endpoint& peer, const PingRequest& re
 
 int ping_from(Device& device, const PingOptions& options, const Endpoint& peer, const PingRequest& request) {
   auto engine = ProgressEngine::create(device, engine_options(options));
-  if (!engine) return fail(options, peer, request, engine.error(), advice(engine.error().code()));
+  if (!engine) return fail(options, peer, request, engine.error(), advice(engine.error()));
   auto client = PingClient::connect(*engine, device, peer, request, connection_options(options));
   if (!client) return fail(options, peer, request, client.error(), connect_advice(client.error(), device, peer));
   PingRun run;

@@ -44,8 +44,8 @@ struct PingpongOptions {
   };
 };
 
-std::string_view pingpong_advice(ErrorCode code) {
-  switch (code) {
+std::string_view pingpong_advice(const Error& error) {
+  switch (error.code()) {
     case ErrorCode::ConnectionRefused:
       return "Start the server there (`ibv_rc_pingpong -g INDEX` or `verbena pingpong`), or give its TCP port with -p.";
     case ErrorCode::Unreachable:
@@ -57,11 +57,11 @@ std::string_view pingpong_advice(ErrorCode code) {
     case ErrorCode::RemoteInvalidRequest:
     case ErrorCode::LocalLengthError: return "Give both sides the same -s and -n.";
     case ErrorCode::Cancelled: return "";
-    default: return advice(code);
+    default: return advice(error);
   }
 }
 
-int report_pingpong(const Error& error) { return report_error("pingpong", error, pingpong_advice(error.code())); }
+int report_pingpong(const Error& error) { return report_error("pingpong", error, pingpong_advice(error)); }
 
 Result<void> exchange_messages(const PingpongOptions& options, Device& device, ProgressEngine& engine,
                                const StopQuestion& stopped) {

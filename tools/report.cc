@@ -8,8 +8,8 @@
 
 namespace verbena::tools {
 
-std::string_view advice(ErrorCode code) {
-  switch (code) {
+std::string_view advice(const Error& error) {
+  switch (error.code()) {
     case ErrorCode::NotFound: return "Check the spelling.";
     case ErrorCode::AlreadyExists: return "Choose another name, or replace it with --force.";
     case ErrorCode::AddressInUse:
@@ -18,11 +18,14 @@ std::string_view advice(ErrorCode code) {
     case ErrorCode::PermissionDenied: return "Check the rights of this user there.";
     case ErrorCode::ResourceExhausted:
       return "Free some space or memory, or raise the limit (`ulimit -a` shows them), and try again.";
-    case ErrorCode::NotSupported: return "Another device may be able to; `verbena devices -v` tells of each.";
+    case ErrorCode::NotSupported:
+      if (error.context().find("path=local") != std::string::npos)
+        return "The other side runs elsewhere, or goes by packets alone (--path roce): leave --path local out.";
+      return "Another device may be able to; `verbena devices -v` tells of each.";
     case ErrorCode::Unreachable:
       return "Check the address, that a verbena server runs there, and that UDP port 4791 is open between the two.";
     case ErrorCode::ConnectionRefused:
-      return "Start the server there (`verbena serve` or `verbena ping -s`), or give the port it listens on.";
+      return "Start the server there (`verbena serve` or `verbena ping -s`), or give the address and port it printed.";
     case ErrorCode::Rejected: return "The server is there and said no; its reason stands above.";
     case ErrorCode::ConnectionLost:
     case ErrorCode::Disconnected: return "Look at what the other side printed, and try again.";
@@ -38,7 +41,7 @@ std::string_view advice(ErrorCode code) {
 }
 
 int report_error(std::string_view command, const Error& error) {
-  return report_error(command, error, advice(error.code()));
+  return report_error(command, error, advice(error));
 }
 
 int report_error(std::string_view command, const Error& error, std::string_view what_to_do) {

@@ -14,7 +14,7 @@ inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 
 // What the user can do about it; empty when there is nothing to say.
-std::string_view advice(ErrorCode code);
+std::string_view advice(const Error& error);
 
 // "verbena get: ConnectionRefused: ...", and on a second line what to do. Returns kExitFailure.
 int report_error(std::string_view command, const Error& error);

@@ -28,8 +28,8 @@ struct RpingOptions {
   DeviceFlags device;
 };
 
-std::string_view rping_advice(ErrorCode code) {
-  switch (code) {
+std::string_view rping_advice(const Error& error) {
+  switch (error.code()) {
     case ErrorCode::ConnectionRefused:
       return "Start the server there (`rping -s` or `verbena rping -s`), or give the port it listens on with -p.";
     case ErrorCode::Unreachable:
@@ -39,13 +39,13 @@ std::string_view rping_advice(ErrorCode code) {
       return "Check that the other side is an rping, and that its -S is not beyond the server's.";
     case ErrorCode::RemoteAccessError: return "The other side refuses its memory: check that it is an rping.";
     case ErrorCode::CorruptData: return "Other bytes came than those of rping: check the other side, then try again.";
-    default: return advice(code);
+    default: return advice(error);
   }
 }
 
 int report_rping(const Error& error) {
   const bool has_no_room = error.code() == ErrorCode::ResourceExhausted && error.domain() == ErrorDomain::CmReject;
-  return report_error("rping", error, has_no_room ? "Try again later." : rping_advice(error.code()));
+  return report_error("rping", error, has_no_room ? "Try again later." : rping_advice(error));
 }
 
 std::string pings_text(std::uint64_t pings) { return fmt::format("{} ping{}", pings, pings == 1 ? "" : "s"); }

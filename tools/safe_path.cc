@@ -41,7 +41,8 @@ bool is_safe_name(std::string_view name) {
 Result<std::vector<std::string>> split_path(std::string_view path) {
   std::vector<std::string> parts;
   if (path.empty()) return parts;
-  if (path.front() == '/') return unsafe(path, "is absolute; it must lie below the served directory");
+  if (path.front() == '/')
+    return unsafe(path, "begins with '/'; it lies below the served directory, one '/' behind the port");
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);

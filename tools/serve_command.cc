@@ -59,7 +59,7 @@ std::string_view serve_advice(const Error& error) {
   switch (error.code()) {
     case ErrorCode::NotFound: return "Check the spelling of the directory to serve.";
     case ErrorCode::InvalidArgument: return "Serve the directory around a file, and name the file in the URL.";
-    default: return advice(error.code());
+    default: return advice(error);
   }
 }
 

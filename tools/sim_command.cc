@@ -255,7 +255,7 @@ int run_sim(const SimOptions& options) {
   if (capture)
     if (auto written = capture->close(); !written)
       return report_failure("sim", written.error().context() + ": " + std::strerror(written.error().native()),
-                            advice(written.error().code()));
+                            advice(written.error()));
   return status;
 }
 

@@ -196,7 +196,7 @@ int transfer_on(Device& device, const TransferOptions& options, const Url& url, 
   console.finish();
   if (!moved)
     return fail(options, outcome, console, moved.error(),
-                what_to_do.empty() ? advice(moved.error().code()) : std::string_view(what_to_do));
+                what_to_do.empty() ? advice(moved.error()) : std::string_view(what_to_do));
   if (options.json) print_json(options, outcome, &device, nullptr, console.failures());
   else if (!options.quiet) print_summary(options, outcome, device);
   if (outcome.totals.failures == 0) return kExitOk;

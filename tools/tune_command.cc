@@ -169,7 +169,7 @@ int run_tune(TuneFlags& flags) {
   if (!outcome.error) print_best(outcome);
   std::fflush(stdout);
   const auto written = write_json(flags, *session, outcome);
-  if (outcome.error) return report_error(kTuneCommand, *outcome.error, bench_advice(outcome.error->code()));
+  if (outcome.error) return report_error(kTuneCommand, *outcome.error, bench_advice(*outcome.error));
   return written ? kExitOk : report_error(kTuneCommand, written.error(), kWritableFiles);
 }
 

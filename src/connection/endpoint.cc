@@ -34,6 +34,7 @@ Gid gid_of(const addrinfo& info) {
 
 Result<Endpoint> Endpoint::parse(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) return malformed(text, "a zero byte");
+  if (text.find("://") != std::string_view::npos) return malformed(text, "a URL; write host:port");
   Endpoint endpoint;
   std::string_view port;
   if (!text.empty() && text.front() == '[') {

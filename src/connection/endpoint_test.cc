@@ -51,6 +51,7 @@ TEST(Endpoint, what_is_wrong_is_named) {
       {"", "no port"},          {"host", "no port"},      {":7471", "no host"},         {"host:", "no port"},
       {"host:http", "'http'"},  {"host:0", "1 to 65535"}, {"host:65536", "1 to 65535"}, {"host:1x", "'1x'"},
       {"::1:7471", "brackets"}, {"[::1", "without"},      {"[::1]", "[host]:port"},     {"[host]:1", "IPv6"},
+      {"verbena://host:1/", "a URL"},
   };
   for (const auto& [text, words] : cases) {
     const auto endpoint = Endpoint::parse(text);

@@ -41,6 +41,9 @@ def counters_of_a_command_are_shown_at_its_end(setting):
     server.stop()
     check(run(setting, "counters", "--", "sh", "-c", "exit 7", status=7)[1].count("opened no device") == 1, "no device")
     check(run(setting, "counters", "--", "true", status=1)[1].count("opened no device") == 1, "and none failed")
+    _, errors = run(setting, "counters", "--watch", "--interval", "60", "--", *setting.command("devices", "-v"))
+    closed = [line for line in errors.splitlines() if line.endswith(", closed")]
+    check(0 < len(closed) == len(set(closed)), errors)
     run(setting, "counters", "--", "/no/such/program", status=1)
     _, errors = run(setting, "counters", "--", "true", status=1, TMPDIR="/no/such/folder")
     check("Set TMPDIR to a folder" in errors, errors)
@@ -87,6 +90,15 @@ def a_running_program_can_be_watched(setting):
     check("\x1b" not in output and "root:" not in output, repr(output))
     _, errors = run(setting, "counters", "--folder", setting.path("none"), status=1)
     check("VERBENA_COUNTERS=" in errors, errors)
+    for empty in ("none", "empty"):
+        if empty == "empty":
+            os.mkdir(setting.path(empty))
+        watch = setting.start("counters", "--watch", "--folder", setting.path(empty), stderr=subprocess.PIPE)
+        told = watch.stderr.readline().decode()
+        check(f"waiting for programs with VERBENA_COUNTERS={setting.path(empty)}" in told, told)
+        watch.terminate()
+        watch.wait(PATIENCE)
+        watch.stderr.close()
     run(setting, "counters", status=2, VERBENA_COUNTERS="")
     run(setting, "counters", "--folder", "x", "--", "true", status=2)
     say("live, with rates, after a kill, and with strange files beside it")

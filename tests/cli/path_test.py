@@ -42,6 +42,7 @@ def memory_alone_says_what_is_missing(setting):
     host, port = server.address.rsplit(":", 1)
     _, errors = setting.run("pingpong", host, "-p", port, "--path", "local", status=1)
     check("no shared memory with" in errors and "path=local" in errors, errors)
+    check("leave --path local out" in errors, errors)
     _, errors = setting.run("pingpong", host, "--path", "bus", status=2)
     check("--path" in errors, errors)
     say("a peer without memory, and a path that is none")

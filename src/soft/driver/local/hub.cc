@@ -488,8 +488,9 @@ std::vector<std::string> Hub::explain() const {
   for (const auto& [qpn, entry] : entries_) in_order.emplace(qpn, &entry);
   std::map<Path, std::size_t> on;
   for (const auto& [qpn, entry] : entries_) ++on[entry.match.path()];
-  lines.push_back("same host: " + std::to_string(on[Path::Local]) + " connections share memory, " +
-                  std::to_string(on[Path::Roce]) + " go by RoCE, " + std::to_string(on[Path::Undecided]) + " may yet");
+  lines.push_back("same host: connections that share memory: " + std::to_string(on[Path::Local]) +
+                  ", by RoCE: " + std::to_string(on[Path::Roce]) +
+                  ", undecided: " + std::to_string(on[Path::Undecided]));
   const std::size_t first = lines.size();
   for (const auto& [qpn, entry] : in_order) {
     if (lines.size() > kLinesExplained) {

@@ -576,7 +576,7 @@ TEST(Hub, who_is_asked_with_its_last_descriptors_says_packets) {
   EXPECT_THAT(asked.explained(), HasSubstr("raise ulimit -n"));
   asks.turn();
   EXPECT_THAT(asks.explained(), HasSubstr("RoCE, because the peer goes by packets"));
-  EXPECT_THAT(asks.explained(), HasSubstr("0 connections share memory, 1 go by RoCE"));
+  EXPECT_THAT(asks.explained(), HasSubstr("connections that share memory: 0, by RoCE: 1"));
   EXPECT_EQ(asks.fallbacks() + asked.fallbacks(), 2u);
 }
 
