@@ -14,7 +14,9 @@ struct Config {
   // Longer messages are cut; a record takes a quarter of the ring at most.
   std::uint32_t max_record_bytes = 16 * 1024;
   // Messages from this length on are pulled by a peer that can: below it the call costs more than the second copy.
-  std::uint32_t pull_from_bytes = 16 * 1024;
+  std::uint32_t pull_from_bytes = 8 * 1024;
+  // And from this one on where the peer maps what they lie in, and copies without a call.
+  std::uint32_t map_from_bytes = 512;
   // An acknowledgement leaves with data, after a turn that found nothing, or when one of these is reached.
   std::uint32_t max_owed_requests = 16;
   Duration max_owed_time = Duration::microseconds(50);

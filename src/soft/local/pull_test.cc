@@ -113,6 +113,37 @@ TEST_F(MappedSource, o1_o4_is_copied_without_the_kernel) {
   EXPECT_EQ(pair.of_a.bytes, pulled);
 }
 
+// Too short to be worth the kernel's call, but not to be copied once instead of twice.
+TEST_F(MappedSource, is_named_now_and_then_and_by_short_messages_once_it_is_mapped) {
+  pair.run();
+  const auto is_named = [this](std::size_t length) {
+    const Bytes bytes = pattern(length, static_cast<unsigned>(++sent));
+    pair.a.put(0, bytes);
+    pair.b.receive(sent, 5, length);
+    pair.a.send(sent, 0, length);
+    while (pair.a.transport->ready(pair.now)) pair.a.transport->emit(pair.now);
+    const bool named = pair.a.transport->names(pair.a.region.lkey);
+    pair.run();
+    EXPECT_EQ(statuses(pair.a.sent()), Statuses{Status::Success});
+    EXPECT_EQ(ids(pair.b.received()), Ids{sent});
+    EXPECT_TRUE(pair.b.holds(5, bytes));
+    return named;
+  };
+  Ids named;
+  while (sent != 97)
+    if (is_named(600)) named.push_back(sent);
+  EXPECT_EQ(named, (Ids{33, 97}));
+  EXPECT_EQ(pair.of_a.bytes, 2 * 600u);
+  ASSERT_EQ(pair.regions_of_a.asked, std::vector<RKey>{pair.a.region.rkey});
+  ASSERT_TRUE(pair.regions_of_a.answer(pair.b, pair.a));
+  EXPECT_TRUE(is_named(600));
+  EXPECT_TRUE(is_named(512));
+  EXPECT_FALSE(is_named(511));
+  EXPECT_EQ(pair.of_a.bytes, 2 * 600u) << "no more by the kernel";
+  pair.a.transport->revoke(pair.a.region.rkey);
+  EXPECT_FALSE(is_named(600));
+}
+
 TEST_F(MappedSource, is_copied_by_the_kernel_again_once_it_was_taken_back) {
   open();
   send(4000, 0);

@@ -79,13 +79,24 @@ Requester::Cut Requester::cut_of(const SendWqe& wqe) const {
 }
 
 bool Requester::is_to_be_pulled(const SendWqe& wqe) const {
-  if (!link_.peer_pulls || wqe.length < link_.config.pull_from_bytes || has_flag(wqe.flags, SendFlags::Inline))
-    return false;
+  const Config& config = link_.config;
+  if (!link_.peer_pulls || wqe.length < std::min(config.map_from_bytes, config.pull_from_bytes)) return false;
+  if (has_flag(wqe.flags, SendFlags::Inline)) return false;
   const auto sges = link_.qp.send_queue().sges(state_.current);
+  if (wqe.length < config.pull_from_bytes && !peer_maps(sges)) return false;
   return std::none_of(sges.begin(), sges.end(), [this](const ScatterGather& sge) {
     const core::MemoryRegion* const region = link_.memory.region(sge.lkey);
     return region != nullptr && includes(region->access, Access::NoDirect);
   });
+}
+
+// As far as is known here: it was lent that region. One that it could be lent is named now and then, so that it asks.
+bool Requester::peer_maps(std::span<const ScatterGather> sges) const {
+  constexpr std::uint32_t kNamedEvery = 64;
+  const RKey within = region_to_map(sges);
+  if (within == RKey{} || !link_.channel->granter) return false;
+  return link_.channel->granter->slot_of(within) ||
+         (state_.current - state_.first) % kNamedEvery == kNamedEvery / 2;
 }
 
 // As much as one record may name: a piece for each segment that is not empty.

@@ -75,6 +75,7 @@ class Requester {
   bool write_names(core::SendWqe& wqe, const Cut& cut, std::byte* to);
   RequestHead make_head(const core::SendWqe& wqe, Placement placement);
   bool copy_payload(const core::SendWqe& wqe, const Cut& cut, std::byte* to);
+  bool peer_maps(std::span<const ScatterGather> sges) const;
   RKey region_to_map(std::span<const ScatterGather> sges) const;
   bool name_payload(const Cut& cut, PieceSet& named);
   void advance(const core::SendWqe& wqe, const Cut& cut);
