@@ -294,6 +294,8 @@ def _local():
                            memory="registered", name=EACH)
             found |= in_turns(read, {f"local-read-{size}-registered{also}": "figure",
                                      f"process-vm-readv-{size}{also}": "figure.process_vm_readv"})
+    for size in ("4KiB", "64KiB", "1MiB"):
+        count, iterations = BULK[size]
         found[f"local-send-{size}-latency"] = verbena("send", "latency", count, iterations // 10, path="local")
         for tls in ("posix", "posix,cma"):
             found[f"ucx-{tls}-tag-{size}"] = ucx("tag_bw", count, iterations // 2, tls)
@@ -316,6 +318,7 @@ def _messages():
              "message-direct-read-1MiB": message("direct-read", "bandwidth", MIB, 16000, depth=16),
              "zeromq-8B": zeromq("latency", 20000),
              "zeromq-8B-rate": zeromq("rate", 2000000)}
+    found["message-udp-fastest-8B"] = message(FASTEST, "latency", 8, 50000, "lo")
     for protocol in ("send-receive", "buffered-write"):
         found[f"message-udp-{protocol}-8B"] = message(protocol, "latency", 8, 50000, "lo")
         # More buffers than keep the pipe full only fall out of the cache before they are sent.
@@ -419,7 +422,7 @@ def _local_rows():
                               f"local-read-{size}-registered{also}", f"process-vm-readv-{size}{also}", ">= 0.95")
         for size in ("4KiB", "64KiB", "1MiB"):
             yield Row(f"local.{op}.{size}.posted.bandwidth", "GB/s", f"local-{op}-{size}-posted", f"memcpy-{size}")
-    for size in ("64KiB", "1MiB"):
+    for size in ("4KiB", "64KiB", "1MiB"):
         for tls in ("posix", "posix,cma"):
             yield Row(f"local.send.{size}.bandwidth", "GB/s", f"local-send-{size}", f"ucx-{tls}-tag-{size}", ">= 1")
             yield Row(f"local.send.{size}.latency", "us", f"local-send-{size}-latency",
@@ -451,6 +454,7 @@ def _message_rows():
                   f"udp-{verb}-1MiB", ">= 0.8")
         yield Row(f"message.udp.{protocol}.1MiB.copied.bandwidth", "GB/s", f"message-udp-{protocol}-1MiB-copied",
                   f"udp-{verb}-1MiB")
+    yield Row(f"message.udp.{FASTEST}.8B.latency", "us", "message-udp-fastest-8B", "udp-write-8B", "<= 1.25")
     for protocol in ("shared-write", "shared-receive"):
         yield Row(f"message.{protocol}.64-senders.memory", "KiB", f"message-memory-{protocol}",
                   "message-memory-buffered-write", "<= 0.125")
