@@ -13,6 +13,7 @@
 #include "base/fault_guard.h"
 #include "base/holdings.h"
 #include "soft/driver/sleep.h"
+#include "soft/local/short_send.h"
 #include "verbena/base/spin.h"
 
 namespace verbena::soft {
@@ -440,7 +441,9 @@ bool HostDevice::post_short(core::QueuePair& queues, const SendRequest& request)
   const bool on_rings = Nic::is_on_rings(queues);
   if (on_rings ? request.opcode != SendOpcode::Send : request.opcode >= SendOpcode::RdmaRead) return false;
   if (request.local.empty() || request.local.size() > (on_rings ? 1 : roce::kMostShortPieces)) return false;
-  if (request.local[0].length > roce::kMostShortBytes) return false;
+  using verbena::local::ShortSend;
+  const std::uint32_t length = request.local[0].length;
+  if (length > (on_rings ? ShortSend::kMostBytes : roce::kMostShortBytes)) return false;
   if (gatherer_.load(std::memory_order_relaxed) != std::thread::id{}) return false;
   const core::SendQueue& queue = queues.send_queue();
   if (queue.posted() - queue.retired() >= kManyInFlight || !owner_.try_lock()) return false;

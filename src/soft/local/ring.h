@@ -60,6 +60,9 @@ constexpr std::uint64_t line_end_of(std::uint64_t position) {
   return (position + Memory::kLine - 1) & ~std::uint64_t{Memory::kLine - 1};
 }
 
+// That are put at once.
+inline constexpr std::uint32_t kMostLines = 4;
+
 // One thread at a time. Does not own the memory.
 template <class Memory>
 class BasicRingProducer {
@@ -101,14 +104,15 @@ class BasicRingProducer {
       cleared_ = tail_;  // that is not free, as far as is known
   }
 
-  // One record of at most a line, alone: reserved, written, and published, also in memory that may be gone. False: it
-  // is to be reserved; or that memory is gone, and the ring is Corrupt.
+  // One record of at most kMostLines, alone: reserved, written, and published, also in memory that may be gone. False:
+  // it is to be reserved; or that memory is gone, and the ring is Corrupt.
   bool try_put(std::uint16_t kind, std::uint32_t payload_bytes, std::span<const std::uint64_t> words) {
     const RecordHeader header{payload_bytes, kind};
-    const std::uint64_t size = header.size(), slack = Memory::kLine - size;
-    if (state_ != RingState::Open || next_ != tail_ || size > Memory::kLine) return false;
-    if (tail_ + 2 * Memory::kLine - head_ > capacity()) return false;
-    const std::uint32_t at = offset_of(tail_), behind = offset_of(tail_ + Memory::kLine);
+    const std::uint64_t size = header.size(), batch = line_end_of<Memory>(size), slack = batch - size;
+    if (state_ != RingState::Open || next_ != tail_ || batch > kMostLines * Memory::kLine) return false;
+    if (tail_ + batch + Memory::kLine - head_ > capacity()) return false;
+    const std::uint32_t at = offset_of(tail_), behind = offset_of(tail_ + batch);
+    if (batch > capacity() - at) return false;
     bool whole = true;
     for (std::uint32_t i = 0; i < payload_bytes; i += 8)
       whole = whole && memory_.try_store(at + kRecordHeaderBytes + i, words[i / 8]);
@@ -116,10 +120,10 @@ class BasicRingProducer {
       const RecordHeader padding{static_cast<std::uint32_t>(slack) - kRecordHeaderBytes, kPaddingKind};
       whole = whole && memory_.try_store(at + static_cast<std::uint32_t>(size), padding.word());
     }
-    if (cleared_ != tail_ + Memory::kLine) whole = whole && memory_.try_store(behind, 0);
+    if (cleared_ != tail_ + batch) whole = whole && memory_.try_store(behind, 0);
     whole = whole && memory_.try_store(at, header.word());
-    next_ = tail_ += Memory::kLine;
-    cleared_ = tail_ + Memory::kLine;
+    next_ = tail_ += batch;
+    cleared_ = tail_ + batch;
     if (cleared_ + Memory::kLine - head_ <= capacity())
       whole = whole && memory_.try_store(offset_of(cleared_), 0);
     else

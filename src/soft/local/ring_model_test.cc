@@ -284,9 +284,10 @@ class Explorer {
   }
 
   bool put(ProducerState& own) {
-    const std::uint64_t payload = payload_of(own.reserved);
+    std::array<std::uint64_t, 3> payload;
+    payload.fill(payload_of(own.reserved));
     if (messages_[own.reserved].payload_bytes > sizeof payload) return false;
-    if (!own.ring.try_put(kind_of(own.reserved), messages_[own.reserved].payload_bytes, {&payload, 1})) return false;
+    if (!own.ring.try_put(kind_of(own.reserved), messages_[own.reserved].payload_bytes, payload)) return false;
     own.published = ++own.reserved;
     own.phase = Producing::Look;
     return true;
@@ -374,10 +375,12 @@ class Explorer {
   }
 
   bool take_short(ConsumerState& own) {
-    std::uint64_t payload = payload_of(own.received);
-    const Record* const record = own.ring.peek_short(kind_of(own.received), {&payload, 1});
+    std::array<std::uint64_t, 3> payload;
+    payload.fill(payload_of(own.received));
+    const std::array<std::uint64_t, 3> expected = payload;
+    const Record* const record = own.ring.peek_short(kind_of(own.received), payload);
     if (current().suspended || current().blocked || record == nullptr) return false;
-    if (record->payload_bytes != messages_[own.received].payload_bytes || payload != payload_of(own.received))
+    if (record->payload_bytes != messages_[own.received].payload_bytes || payload != expected)
       fail("a short record with torn payload");
     own.ring.pop();
     own.ring.pass_padding();

@@ -184,24 +184,31 @@ std::vector<std::uint64_t> words_of(const std::vector<std::uint8_t>& payload) {
 }
 
 TEST(Ring, what_is_put_at_once_is_what_is_reserved_and_published) {
-  constexpr std::uint32_t kMost = RingMemory::kLine - kRecordHeaderBytes;
-  for (const std::uint32_t bytes : {0u, 1u, 8u, 17u, kMost - 8, kMost - 1, kMost, kMost + 1}) {
-    TestRing ring(1024), other(1024);
+  constexpr std::uint32_t kBytes = 2048, kLine = RingMemory::kLine, kMost = kMostLines * kLine - kRecordHeaderBytes;
+  for (const std::uint32_t bytes : {0u, 1u, 8u, 17u, kLine - 16, kLine - 9, kLine - 8, kLine - 7, 200u, kMost - 8,
+                                    kMost - 1, kMost, kMost + 1}) {
+    TestRing ring(kBytes), other(kBytes);
     RingProducer producer(ring.memory()), same(other.memory());
     RingConsumer consumer(ring.memory()), twin(other.memory());
     std::vector<std::uint8_t> payload(bytes, 0xa5);
     payload.resize((bytes + 7) / 8 * 8);
+    const std::uint64_t batch = (payload.size() + kRecordHeaderBytes + kLine - 1) / kLine * kLine;
+    std::uint64_t tail = 0;
     for (int round = 0; round < 50; ++round) {
       SCOPED_TRACE(std::to_string(bytes) + " in round " + std::to_string(round));
-      const bool put = producer.try_put(3, bytes, words_of(payload));
-      ASSERT_EQ(put, bytes <= kMost && same.fits(bytes));
-      if (put) {
-        const auto at = same.try_reserve(3, bytes);
+      const auto reserve = [&payload, bytes](RingProducer& by) {
+        const auto at = by.try_reserve(3, bytes);
         ASSERT_TRUE(at);
-        std::copy(payload.begin(), payload.end(), reinterpret_cast<std::uint8_t*>(same.memory().data()) + *at);
-        same.publish();
-      }
-      EXPECT_EQ(std::memcmp(ring.base(), other.base(), ring_bytes(1024)), 0);
+        std::copy(payload.begin(), payload.end(), reinterpret_cast<std::uint8_t*>(by.memory().data()) + *at);
+        by.publish();
+      };
+      const bool put = producer.try_put(3, bytes, words_of(payload)), fits = same.fits(bytes);
+      const bool is_cut = tail + batch > kBytes;  // by the end of the memory
+      EXPECT_EQ(put, bytes <= kMost && fits && !is_cut);
+      if (fits) tail = ((is_cut ? 0 : tail) + batch) % kBytes;
+      if (fits) reserve(same);
+      if (fits && !put) reserve(producer);
+      EXPECT_EQ(std::memcmp(ring.base(), other.base(), ring_bytes(kBytes)), 0);
       EXPECT_EQ(producer.consumed(), same.consumed());
       if (round % 4 != 3) continue;
       for (RingConsumer* each : {&consumer, &twin}) {

@@ -9,13 +9,14 @@
 #include <optional>
 
 #include "soft/local/message.h"
-#include "soft/local/ring_memory.h"
+#include "soft/local/ring.h"
 
 namespace verbena::local {
 
 struct ShortSend {
   static constexpr std::uint32_t kHeadBytes = 16;
-  static constexpr std::uint32_t kMostBytes = RingMemory::kLine - 8 - kHeadBytes;  // it goes alone, in one line
+  // It goes alone.
+  static constexpr std::uint32_t kMostBytes = kMostLines * RingMemory::kLine - kRecordHeaderBytes - kHeadBytes;
   static constexpr std::size_t kWords = (kHeadBytes + kMostBytes) / 8;             // of a record
 
   std::uint32_t number = 0;

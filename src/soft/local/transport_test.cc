@@ -88,9 +88,10 @@ TEST(LocalTransport, a_plain_send_of_a_few_bytes_leaves_with_its_post_and_nothin
     return pair.a.transport->put_short(request);
   };
   for (const SendFlags more : {SendFlags::None, SendFlags::Inline})
-    for (const std::size_t length : {0u, 1u, 8u, 63u}) {
+    for (const std::size_t length : {0u, 1u, 8u, 63u, 104u, 105u, ShortSend::kMostBytes}) {
+      if (more == SendFlags::Inline && length > given.max_inline) continue;
       pair.a.put(0, pattern(length, 9));
-      pair.b.receive(1, 0, 300);
+      pair.b.receive(1, 0, 500);
       EXPECT_TRUE(leaves(length, SendFlags::Signaled | more));
       pair.a.transport->follow_short(pair.now);
       pair.run();
@@ -98,13 +99,13 @@ TEST(LocalTransport, a_plain_send_of_a_few_bytes_leaves_with_its_post_and_nothin
       EXPECT_EQ(ids(pair.a.sent()), Ids{length});
       EXPECT_EQ(pair.b.received().size(), 1u);
     }
-  EXPECT_FALSE(leaves(105, SendFlags::None));
+  EXPECT_FALSE(leaves(ShortSend::kMostBytes + 1, SendFlags::None));
   EXPECT_FALSE(leaves(65, SendFlags::Inline)) << "more than may be inline";
   EXPECT_FALSE(leaves(8, SendFlags::Solicited));
   EXPECT_FALSE(leaves(8, SendFlags::None, Op::SendWithImmediate));
   EXPECT_FALSE(leaves(8, SendFlags::None, Op::RdmaWrite));
   EXPECT_FALSE(leaves(8, SendFlags::None, Op::Send, given.memory_bytes)) << "not registered";
-  EXPECT_EQ(pair.a.qp->send_queue().posted(), 8u);
+  EXPECT_EQ(pair.a.qp->send_queue().posted(), 11u);
   pair.b.receive(1, 0, 300);
   pair.a.send(1, 0, 8);
   EXPECT_FALSE(leaves(8, SendFlags::None)) << "another waits";
@@ -187,8 +188,8 @@ TEST(LocalTransport, a_plain_send_that_came_whole_is_taken_the_short_way_and_not
     return pair.b.transport->take_short(pair.now);
   };
   EXPECT_FALSE(taken()) << "nothing came";
-  for (std::uint64_t id = 1; id <= 9; ++id) pair.b.receive(id, 0, 300);
-  for (const std::size_t length : {1u, 8u, 104u}) {
+  for (std::uint64_t id = 1; id <= 9; ++id) pair.b.receive(id, 0, 500);
+  for (const std::size_t length : {1u, 8u, 105u, ShortSend::kMostBytes}) {
     pair.a.put(0, pattern(length));
     pair.a.send(length, 0, length);
     EXPECT_TRUE(taken()) << length;
@@ -199,7 +200,7 @@ TEST(LocalTransport, a_plain_send_that_came_whole_is_taken_the_short_way_and_not
     EXPECT_EQ(received[0].opcode, CompletionOpcode::Receive);
     EXPECT_FALSE(taken());
   }
-  pair.a.send(2, 0, 105);
+  pair.a.send(2, 0, ShortSend::kMostBytes + 1);
   EXPECT_FALSE(taken()) << "not short";
   pair.run();
   pair.a.send(3, 0, 8, SendFlags::Signaled | SendFlags::Solicited);
@@ -211,7 +212,7 @@ TEST(LocalTransport, a_plain_send_that_came_whole_is_taken_the_short_way_and_not
   pair.a.fetch_or_write(Op::RdmaWrite, 5, 0, 8, pair.b, 0);
   EXPECT_FALSE(taken()) << "not a SEND";
   pair.run();
-  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 8, 104, 2, 3, 4, 5}));
+  EXPECT_EQ(ids(pair.a.sent()), (Ids{1, 8, 105, ShortSend::kMostBytes, 2, 3, 4, 5}));
   EXPECT_EQ(pair.b.received().size(), 3u);
 }
 
