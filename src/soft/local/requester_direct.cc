@@ -192,8 +192,8 @@ bool Requester::load(const core::PieceList& pieces, const std::byte* there, bool
   return true;
 }
 
-// READs of memory that is not mapped, which the kernel copies in one call: itself and the look at the peer's life after
-// it take as long as copying 16 KiB.
+// READs of memory that is not mapped, which the kernel copies in one call: that and the cookie take as long as copying
+// several KiB.
 struct Requester::Fetch {
   std::array<Piece, kMaxFetches> from;
   core::PieceList to;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a SEND that is short and says nothing else but what it acknowledges: what goes to and fro where latency
-// counts. It is the record that message.h describes, in words that both sides hold in registers; whatever it cannot
-// say or has wrong is left to the long way.
+// counts. It is the record that message.h describes, in words that both sides load and store one by one; whatever it
+// cannot say or has wrong is left to the long way.
 #pragma once
 
 #include <cstddef>
