@@ -105,7 +105,7 @@ class Consumer:
             needed = self.run("ninja", "-C", build, "-t", "query", "consumer")
             check(f"verbena/lib/{library}" in needed, f"{name}: the program is made of {needed}")
             compiled = self.run("ninja", "-C", build, "-t", "commands", f"verbena/lib/{library}")
-            check("/device.cc" in compiled and not re.search("-fvisibility\\S*hidden", compiled),
+            check("/verbena_device.dir/" in compiled and not re.search("-fvisibility\\S*hidden", compiled),
                   f"{name}: the library shows nothing")
             check(not re.search("CCACHE_\\S+ ON ", compiled), f"{name}: an option of the project is a program")
             check("--no-undefined" not in compiled, f"{name}: clang cannot link the library where others sanitize")
