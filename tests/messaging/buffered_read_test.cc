@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "messaging/offer.h"
+#include "standard_device.h"
 #include "test_ends.h"
 
 namespace verbena {
@@ -123,6 +124,36 @@ TEST_P(BufferedRead, a_ring_that_the_receiver_does_not_take_is_refused_to_both) 
   Sender sender = must(ends.try_connect(here));
   must(sender.send(text_of_message(0, 1, 600)));
   EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 1, 600));
+}
+
+// Its image is made when its ring is known, and that its sender was answered yes does not make it one of them.
+TEST_P(BufferedRead, a_sender_whose_image_there_is_no_memory_for_is_refused_and_has_no_place) {
+  bool is_full = false;
+  const PathChoice path = GetParam().path;
+  Ends ends(must(Device::open({.path = path})), must(open_standard(path, {.is_full = &is_full})), GetParam(),
+            {.max_message_bytes = 600, .depth = 4, .ring_bytes = kReadRingBytes, .max_senders = 1}, 20,
+            {.wait = WaitMode::Busy});
+  std::uint32_t ended = 0;
+  ends.receiver->on_peer_end([&](messaging::PeerId, const Result<void>&) { ++ended; });
+  ends.listener->on_request([&] {
+    is_full = true;
+    expect_error(ends.receiver->accept(*ends.listener->poll_request()), ErrorCode::ResourceExhausted,
+                 "accept the sender at", "the device is full");
+    is_full = false;
+  });
+  for (std::uint64_t times = 1; times <= 3; ++times) {
+    const auto sender = ends.try_connect(ends.options);
+    EXPECT_TRUE(ends.engine.run_until([&] { return !sender || sender->closed(); }, kPatience));
+    EXPECT_EQ(ends.receiver->counters().peers_refused, times);
+    EXPECT_EQ(ends.receiver->peers(), 0u);
+  }
+  ends.listener->on_request([&] { must(ends.receiver->accept(*ends.listener->poll_request())); });
+  Sender sender = ends.connect();
+  must(sender.send(text_of_message(0, 0, 600), kPatience));
+  EXPECT_TRUE(is_message(must(ends.receiver->receive(kPatience)), 0, 600));
+  EXPECT_EQ(ends.receiver->counters().peers_refused, 3u);
+  EXPECT_EQ(ends.receiver->counters().peers_lost, 0u);
+  EXPECT_EQ(ended, 0u) << "who was never one of them has no end to be told of";
 }
 
 TEST_P(BufferedRead, the_ring_is_mapped_as_its_sender_chose) {

@@ -32,6 +32,7 @@ struct StandardOptions {
   // After it has confirmed a connection: what the peer says meanwhile is there before the program hears of that.
   Duration looks_away{};
   const bool* refuses = nullptr;   // while that is true it takes no request
+  const bool* is_full = nullptr;   // while that is true it registers no memory
   std::uint64_t* posts = nullptr;  // where the requests that a program posts to its queue pairs are counted
 };
 
@@ -39,7 +40,7 @@ class StandardContext final : public provider::Context {
  public:
   StandardContext(std::unique_ptr<provider::Context> inner, const StandardOptions& options)
       : inner_(std::move(inner)), info_(inner_->info()), keeps_(options.keeps), looks_away_(options.looks_away),
-        refuses_(options.refuses), posts_(options.posts), random_(options.seed) {
+        refuses_(options.refuses), is_full_(options.is_full), posts_(options.posts), random_(options.seed) {
     info_.provider = "standard";
     info_.order_in_write = options.promises;
     info_.max_rd_atomic = options.max_rd_atomic;
@@ -64,6 +65,7 @@ class StandardContext final : public provider::Context {
   Result<void> destroy_pd(provider::PdId pd) override { return inner_->destroy_pd(pd); }
   Result<provider::MemoryRegionInfo> register_memory(provider::PdId pd, void* base, std::uint64_t length,
                                                      std::uint64_t iova, Access access, int file) override {
+    if (is_full_ != nullptr && *is_full_) return Error(ErrorCode::ResourceExhausted, "the device is full");
     return inner_->register_memory(pd, base, length, iova, access, file);
   }
   bool shares_memory() const override { return inner_->shares_memory(); }
@@ -342,6 +344,7 @@ class StandardContext final : public provider::Context {
   const bool keeps_;
   const Duration looks_away_;
   const bool* const refuses_;
+  const bool* const is_full_;
   std::uint64_t* const posts_;
   bool confirmed_ = false;
   SeededRandom random_;
