@@ -285,6 +285,27 @@ TEST(SharedReceives, of_those_that_have_left_are_there_for_others) {
   }
 }
 
+// Takes a request that was answered already: its sender has a window by then, which it never uses.
+TEST(SharedReceives, of_those_that_could_not_be_accepted_are_there_for_others) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    Ends ends(Way{{.protocol = Protocol::SharedReceive}, path},
+              {.max_message_bytes = 64, .depth = 16, .max_senders = 2});
+    ends.listener->on_request([&] {
+      auto request = *ends.listener->poll_request();
+      must(request.reject());
+      expect_error(ends.receiver->accept(std::move(request)), ErrorCode::WrongState);
+    });
+    for (int times = 0; times < 10; ++times) expect_error(ends.try_connect(ends.options), ErrorCode::Rejected);
+    EXPECT_EQ(ends.receiver->peers(), 0u);
+    ends.listener->on_request([&] { must(ends.receiver->accept(*ends.listener->poll_request())); });
+    Sender sender = ends.connect();
+    EXPECT_EQ(sender.credits(), 8u) << "its share";
+    std::vector<Message> held;
+    EXPECT_EQ(fill_up(ends, sender, held, 50), 16u) << "and what nobody else has";
+    ends.expect_a_receive_for_every_message();
+  }
+}
+
 // The others have grown by all that was left over.
 TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_message) {
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
