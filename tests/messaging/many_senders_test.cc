@@ -306,6 +306,48 @@ TEST(SharedReceives, of_those_that_could_not_be_accepted_are_there_for_others) {
   }
 }
 
+// One that has grown by all that was left over, when three others have come.
+TEST(SharedReceives, beyond_a_share_are_kept_as_long_as_others_find_some) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    Ends ends(Way{{.protocol = Protocol::SharedReceive}, path},
+              {.max_message_bytes = 64, .depth = 16, .max_senders = 4});
+    Sender busy = ends.connect();
+    std::vector<Message> held;
+    EXPECT_EQ(fill_up(ends, busy, held, 50), 14u) << "all but what is kept for three";
+    const Sender quiet[] = {ends.connect(), ends.connect(), ends.connect()};
+    for (int times = 0; times < 5; ++times) {
+      held.clear();  // the first of them is left for the others, who take none
+      fill_up(ends, busy, held, 50);
+      EXPECT_GE(held.size(), 12u) << times;
+    }
+    for (const Sender& other : quiet) EXPECT_EQ(other.credits(), 2u);
+    ends.expect_a_receive_for_every_message();
+  }
+}
+
+TEST(SharedReceives, beyond_a_share_go_to_others_that_use_up_what_they_have) {
+  for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
+    Ends ends(Way{{.protocol = Protocol::SharedReceive}, path},
+              {.max_message_bytes = 64, .depth = 16, .max_senders = 2});
+    Sender first = ends.connect();
+    std::vector<Message> held;
+    EXPECT_EQ(fill_up(ends, first, held, 50), 16u);
+    Sender second = ends.connect();
+    EXPECT_EQ(second.credits(), 2u);
+    held.clear();
+    std::uint64_t most = 0;
+    const auto turn = [&] {
+      while (first.try_send({})) continue;
+      while (second.try_send({})) continue;
+      while (ends.receiver->try_receive()) continue;
+      most = std::max(most, second.credits());
+      return most >= 6;
+    };
+    EXPECT_TRUE(ends.engine.run_until(turn, kPatience)) << most;
+    ends.expect_a_receive_for_every_message();
+  }
+}
+
 // The others have grown by all that was left over.
 TEST(SharedReceives, who_comes_late_sends_on_while_the_receiver_keeps_its_last_message) {
   for (const PathChoice path : {PathChoice::Roce, PathChoice::Local}) {
