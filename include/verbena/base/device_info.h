@@ -54,8 +54,8 @@ struct OpenOptions {
   std::string pcap_file{};  // write every packet there, as pcapng; empty: no capture; see Device::close_capture()
   std::uint32_t receive_buffer_bytes = 0;  // of the sockets below; 0: as much as one gets
   std::optional<PathChoice> path{};        // nothing: what VERBENA_PATH says, or Auto
-  // Through shared memory: one copy of large messages, where the kernel lets processes read each other's
-  // memory, and of READs and WRITEs in memory from Verbena. Otherwise two, and no memory but that of the
+  // Through shared memory: one copy of all but short messages, where the kernel lets processes read each
+  // other's memory, and of READs and WRITEs in memory from Verbena. Otherwise two, and no memory but that of the
   // connection is shared. Nothing: what VERBENA_LOCAL_COPY says, or yes.
   std::optional<bool> pull{};
   // A folder of this host, and of no network file system, in which processes meet that have a network of their own, as
